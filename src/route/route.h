@@ -1,0 +1,15 @@
+/* Key -> shard. Pure; used by everything that places or finds a key.
+ *
+ * The hash route: shard = XXH3-64(key, seed) % shards. The same 64 bits also place the key inside its shard's table
+ * (store/table.h uses the upper half), so a key is hashed once in its life as a request. */
+#pragma once
+#include <stdint.h>
+
+#include "base/keyhash.h"
+
+struct route {
+    uint64_t seed;
+    uint32_t shards; /* >= 1 */
+};
+
+static inline uint32_t route_shard(const struct route *r, uint64_t hash) { return (uint32_t)(hash % r->shards); }

@@ -1,0 +1,33 @@
+/* Memory of one database of one shard: small sizes in 8-byte steps, exact accounting, dropped as a whole.
+ *
+ * Why not malloc: general allocators round 278 bytes up to 320; with 8-byte classes the same entry takes 280. Whoever holds the
+ * shard's token is the only user, so there are no locks and no thread caches, the live byte count is exact at any moment
+ * (maxmemory needs it), and FLUSHDB gives back whole chunks instead of walking millions of entries.
+ *
+ * Sizes: up to ARENA_SMALL_MAX in 8-byte classes, carved from 64 KiB spans (which come from 2 MiB-aligned chunks); above that, one allocation each from the
+ * process heap or, from 1 MiB, straight from the kernel (zero pages, given back at once when released).
+ * A released block must be given with the size it was asked with (any size that rounds to the same class will do).
+ * Blocks whose size is a multiple of 64 are 64-byte aligned, all others 8-byte aligned. */
+#pragma once
+#include <stddef.h>
+
+struct arena;
+
+#define ARENA_SMALL_MAX 4096
+
+struct arena *arena_new(void);
+void arena_free(struct arena *a); /* everything in it is gone */
+
+void *arena_alloc(struct arena *a, size_t bytes);  /* never NULL; bytes > 0 */
+void *arena_zalloc(struct arena *a, size_t bytes); /* zeroed; large blocks cost nothing until touched */
+void arena_release(struct arena *a, void *p, size_t bytes);
+
+/* Changes a block's size, in place if the class stays the same. Gives the (perhaps new) address; contents are kept up to
+ * the smaller size. */
+void *arena_resize(struct arena *a, void *p, size_t old_bytes, size_t new_bytes);
+
+size_t arena_round(size_t bytes);               /* what a block of that size really occupies */
+size_t arena_live_bytes(const struct arena *a);   /* sum of arena_round over all live blocks */
+size_t arena_mapped_bytes(const struct arena *a); /* address space held, live or free */
+void arena_trim(struct arena *a);                 /* gives empty spans back to the kernel */
+void arena_check(const struct arena *a);          /* for tests: walks all spans and counts again */

@@ -1,0 +1,32 @@
+/* Who cares about a key: clients that watch it (WATCH) and clients that wait for it (BLPOP and its kin).
+ * Part of a store; used under its token only. An interest belongs to its owner, who removes it under the same token. */
+#pragma once
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+
+struct interests;
+
+struct interest {
+    struct interest *next, *prev;   /* FIFO within the key */
+    struct interest_key *key;       /* NULL when not registered */
+    atomic_bool *dirty;             /* WATCH: set when the key changes; NULL for a waiter */
+    void *waiter;                   /* waiter: its owner (shard/wait.h) */
+};
+
+struct interests *interests_new(void);
+void interests_free(struct interests *in);
+bool interests_empty(const struct interests *in);
+
+void interest_add(struct interests *in, struct interest *i, uint16_t db, struct slice key, uint64_t hash);
+void interest_remove(struct interests *in, struct interest *i); /* no-op if not registered */
+
+/* store_apply calls this for every changed key: watchers become dirty; if somebody waits, the key joins the ready list once. */
+void interest_touch(struct interests *in, uint16_t db, struct slice key, uint64_t hash);
+void interest_touch_all(struct interests *in, uint16_t db); /* FLUSHDB, SWAPDB: every watched key of that database */
+
+/* The ready list, oldest first: takes one key off, false if there is none. The first waiter is given; walk on with ->next (skip watchers). */
+bool interest_next_ready(struct interests *in, uint16_t *db, struct slice *key, struct interest **first);
+bool interest_any_ready(const struct interests *in);

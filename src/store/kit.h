@@ -1,0 +1,12 @@
+/* What a type needs to build values in a database. Borrowed for the call. */
+#pragma once
+#include <stdint.h>
+
+struct arena;
+struct store_limits;
+
+struct kit {
+    struct arena *arena;
+    uint64_t seed; /* for inner tables */
+    const struct store_limits *limits;
+};

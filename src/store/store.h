@@ -1,0 +1,93 @@
+/* The keyspace of one shard: databases 0..15, each a table of entries with its own arena.
+ *
+ * Whoever holds the shard's token is the only user of a store; nothing here locks. Reading goes through store_find, changing through
+ * store_apply and nothing else. Both move entries, so a place is good until the next change of the same database.
+ * Pure: the clock comes in as store->now_ms, set by the caller before each command. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/rng.h"
+#include "base/slice.h"
+#include "store/entry.h"
+#include "store/op.h"
+#include "store/table.h"
+
+struct arena;
+struct interests;
+struct hotkeys;
+
+enum { STORE_DBS = 16 };
+
+struct db {
+    struct arena *arena;
+    struct table keys;
+    struct table expiring; /* the same entries again: those with an expiry */
+    uint64_t expire_cursor; /* of the active expiry's walk */
+};
+
+/* Limits at which small collections change to their large encoding; shared by all shards, changed by CONFIG SET. Read with relaxed atomics. */
+struct store_limits {
+    uint32_t hash_entries, hash_value;      /* hash-max-listpack-entries 128, -value 64 */
+    uint32_t set_ints, set_entries, set_value; /* set-max-intset-entries 512, set-max-listpack-entries 128, -value 64 */
+    uint32_t zset_entries, zset_value;      /* 128, 64 */
+    int32_t list_size;                      /* list-max-listpack-size -2 = 8 KiB per pack */
+    bool lfu;                               /* access field holds an LFU counter (maxmemory-policy *-lfu) */
+    uint8_t lfu_log_factor, lfu_decay_minutes;
+};
+
+struct store_stats {
+    uint64_t hits, misses, expired, evicted, changes;
+};
+
+struct store {
+    struct db *dbs[STORE_DBS]; /* NULL until first used */
+    uint64_t seed;             /* of the key hash */
+    int64_t now_ms;            /* set by the token's holder */
+    struct rng rng;
+    const struct store_limits *limits;  /* keeps */
+    struct interests *interests;        /* who watches or waits for a key: store/interest.h */
+    struct hotkeys *hotkeys;
+    struct store_stats stats;
+    bool lazy_expire_paused;            /* DEBUG SET-ACTIVE-EXPIRE 0 does not touch this; CLIENT PAUSE does */
+    void (*on_expire)(void *ctx, uint16_t db, struct slice key); /* told before an expired key goes; may be NULL */
+    void *on_expire_ctx;
+    void (*on_op)(void *ctx, const struct op *op); /* told of every applied op: the log's place; may be NULL */
+    void *on_op_ctx;
+};
+
+struct store *store_new(uint64_t seed, const struct store_limits *limits, uint64_t rng_seed);
+void store_free(struct store *s);
+
+/* Where a key is, or would be. */
+struct place {
+    struct store *store;
+    struct db *db; /* NULL if the database was never used */
+    uint16_t db_id;
+    uint64_t hash;
+    struct slice key;
+    struct entry *e; /* NULL: no such key */
+};
+
+/* Looks a key up. A key past its expiry is deleted on the way (counted, told to on_expire) and is not found.
+ * find counts a hit or miss and notes the access; peek does neither. */
+void store_find(struct store *s, uint16_t db, uint64_t hash, struct slice key, struct place *at);
+void store_peek(struct store *s, uint16_t db, uint64_t hash, struct slice key, struct place *at);
+
+/* Applies one op. `at`, if not NULL, is the op's key as store_find left it (nothing changed since): saves the second search; it is
+ * brought up to date. Gives the op's result (see op.h), 0 where none is named. Breaking an op's precondition (wrong type, index
+ * out of range) is a broken promise of ours and aborts. */
+int64_t store_apply(struct store *s, const struct op *op, struct place *at);
+
+uint64_t store_keys(const struct store *s, uint16_t db);
+uint64_t store_expiring(const struct store *s, uint16_t db);
+size_t store_bytes(const struct store *s); /* live bytes of all databases */
+size_t store_entry_bytes(const struct store *s, const struct entry *e); /* entry and body: MEMORY USAGE */
+
+/* Deletes expired keys for at most budget_us; true if many were found, so that another round pays. clock_us is read between steps. */
+bool store_expire_step(struct store *s, int64_t budget_us, int64_t (*clock_us)(void));
+/* Moves growing tables on; true while there is more. */
+bool store_grow_step(struct store *s, unsigned buckets);
+
+void store_check(const struct store *s);
+uint64_t store_digest(struct store *s); /* order-free digest of all keys, values and expiries: equal stores, equal digests */

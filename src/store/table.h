@@ -1,0 +1,90 @@
+/* A hash table of entries, ordered by hash, that grows and shrinks in steps.
+ *
+ * Buckets are one cache line: seven tags, an overflow counter, seven entry addresses. A key's home bucket is
+ * floor(hash_hi * buckets / 2^32) with hash_hi the upper 32 bits of its hash: monotone in the hash. A full bucket passes keys on to the next
+ * one (wrapping), counting them in its overflow byte (saturating); a search ends at the first bucket nobody passed.
+ *
+ * Because buckets are in hash order,
+ *  - the number of buckets need not be a power of two: the table grows by half, not by doubling, and stays fuller;
+ *  - while it grows, everything below the frontier hash is in the new array and everything from it on in the old one: a
+ *    search looks in one place, and each change moves a few buckets more (no stall, see TABLE_STEP_BUCKETS);
+ *  - a scan is a walk along the hash line, its cursor a hash: growing or shrinking in between loses and repeats nothing.
+ *
+ * Invariants (table_check): I1 every entry is findable; I2 overflow bytes below 255 are exact; I3 nothing below the frontier is in
+ * the old array, nothing from it on in the new one; I4 count is exact.
+ *
+ * One user at a time (the token's holder). Entries are borrowed: the table never frees them. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+
+struct arena;
+struct entry;
+
+enum { TABLE_SLOTS = 7, TABLE_STEP_BUCKETS = 4 };
+
+struct table_bucket {
+    _Alignas(64) uint8_t tag[8]; /* 0 = empty, else 0x80 | 7 bits of the hash; [7] = overflow count */
+    struct entry *slot[TABLE_SLOTS];
+};
+
+struct table_array {
+    struct table_bucket *buckets;
+    uint64_t count; /* of buckets */
+};
+
+struct table {
+    struct table_array now;  /* the array new entries below the frontier go to */
+    struct table_array old;  /* being emptied; buckets NULL when the table is not moving */
+    uint64_t moved;          /* buckets of old already emptied */
+    uint64_t frontier;       /* smallest hash_hi that is still in old; 2^32 when not moving */
+    uint64_t entries;
+    uint64_t seed;
+    struct arena *arena;     /* keeps */
+};
+
+void table_init(struct table *t, struct arena *a, uint64_t seed, size_t expected); /* allocates lazily if expected is 0 */
+void table_fini(struct table *t); /* releases the arrays, not the entries */
+
+uint64_t table_hash(const struct table *t, struct slice key);
+
+/* The slot that holds the key's entry, or NULL. Valid until the next insert, remove or step. */
+struct entry **table_find(struct table *t, uint64_t hash, struct slice key);
+/* The slot that holds exactly this entry (pointer identity), or NULL: for a second index over the same entries. */
+struct entry **table_find_entry(struct table *t, uint64_t hash, const struct entry *e);
+
+/* The key must not be in the table. Gives its slot. May move a few buckets: other slots become invalid. */
+struct entry **table_insert(struct table *t, uint64_t hash, struct entry *e);
+/* The entry in that slot leaves the table; it is the caller's now. May move a few buckets. */
+void table_remove(struct table *t, uint64_t hash, struct entry **slot);
+
+/* Moves up to n buckets if the table is growing or shrinking; true while there is more to do. */
+bool table_step(struct table *t, unsigned buckets);
+
+/* Walks the hash line from *cursor (0 at first) over at least one bucket and until at least `want` entries were visited, calling visit for each entry;
+ * the visited bucket's entries may be removed by the visitor only if it stops using the table through this call (use table_scan + later removal instead).
+ * Sets *cursor to 0 at the end. Cursors are below 2^32 and stay valid over any change: every entry present throughout is visited. */
+void table_scan(struct table *t, uint64_t *cursor, size_t want, void (*visit)(void *ctx, struct entry *e), void *ctx);
+
+/* A random entry (nearly uniform), NULL if empty. r is a random number. */
+struct entry *table_random(struct table *t, uint64_t r);
+
+/* Touches the memory a later find will need; needs no token: reads only the array addresses, atomically. */
+void table_prefetch_bucket(const struct table *t, uint64_t hash);
+void table_prefetch_entry(const struct table *t, uint64_t hash);
+
+size_t table_bytes(const struct table *t);
+void table_check(const struct table *t);
+
+/* Walks all entries of a table that does not change meanwhile. */
+struct table_iter {
+    const struct table *t;
+    bool in_old;
+    uint64_t bucket;
+    unsigned slot;
+};
+void table_iter_init(struct table_iter *it, const struct table *t);
+struct entry *table_iter_next(struct table_iter *it); /* NULL at the end */
