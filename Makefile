@@ -1,15 +1,17 @@
 # Sherd. `make run` starts a server, `make test` runs every test; both install what they need first.
 #
 #   make            build/sherd
-#   make run        install, build, start on 127.0.0.1:6379 with data in ./data
-#   make test       install, build, unit + integration tests, sanitizer build too
-#   make unit       unit tests of the normal build only        make unit T=table   one of them
-#   make check-all  test + TSan, both compilers, clang-tidy, fuzzers
-#   make bench      side by side with real peers; writes docs/bench/
+#   make run        install, build, start on 127.0.0.1:6379 with data in ./data; options by ARGS="--workers 4 ..."
+#   make test       install, build, unit tests, fuzz corpora, integration tests, sanitizer build too
+#   make unit       unit tests only              make unit T=table   one of them
+#   make replay     fuzz corpora only            make pytest P="-k smoke"   integration tests only
+#   make check-all  test + TSan, both compilers, clang-tidy, every fuzzer for a minute
+#   make fuzz-build the libFuzzer programs under build/fuzz/
+#   make docs       docs/COMMANDS.md and docs/CONFIGURATION.md from the program's own tables
 #
-# BUILD=normal|asan|tsan picks the flavour; each has its own folder under build/.
+# BUILD=normal|asan|tsan|fuzz picks the flavour; each has its own folder under build/.
+# scripts/packages is the one list of the Debian packages that all this needs.
 
-CC ?= cc
 BUILD ?= normal
 CSTD = -std=gnu17
 WARN = -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings -Wundef -Wvla -Wno-unused-parameter -Werror
@@ -17,20 +19,26 @@ OPT = -O2 -g -fno-omit-frame-pointer -fno-plt
 ARCH ?= $(shell uname -m | grep -q x86_64 && echo -march=x86-64-v2)
 INC = -Isrc -D_GNU_SOURCE
 LIBS = -luring -llz4 -lisal -lm -pthread
+PYTHON = /usr/bin/python3
 
 ifeq ($(BUILD),normal)
 O = build
 LIBS += -ljemalloc
-endif
-ifeq ($(BUILD),asan)
+else ifeq ($(BUILD),asan)
 O = build/asan
 SAN = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 OPT = -O1 -g -fno-omit-frame-pointer
-endif
-ifeq ($(BUILD),tsan)
+else ifeq ($(BUILD),tsan)
 O = build/tsan
 SAN = -fsanitize=thread
 OPT = -O1 -g -fno-omit-frame-pointer
+else ifeq ($(BUILD),fuzz)
+O = build/fuzz
+CC = clang
+SAN = -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
+OPT = -O1 -g -fno-omit-frame-pointer
+else
+$(error BUILD=$(BUILD): use normal, asan, tsan or fuzz)
 endif
 
 CFLAGS = $(CSTD) $(WARN) $(OPT) $(ARCH) $(SAN) $(INC) -DSHERD_BUILD=\"$(BUILD)\"
@@ -39,10 +47,12 @@ LDFLAGS = $(SAN)
 FOLDERS = base io route resp store command shard server
 LIB_SRC = $(foreach d,$(FOLDERS),$(wildcard src/$(d)/*.c))
 CLI_SRC = $(wildcard src/cli/*.c)
-TEST_SRC = $(wildcard tests/unit/test_*.c)
 LIB_OBJ = $(LIB_SRC:src/%.c=$(O)/obj/%.o)
 CLI_OBJ = $(CLI_SRC:src/%.c=$(O)/obj/%.o)
-TESTS = $(TEST_SRC:tests/unit/%.c=$(O)/tests/%)
+TESTS = $(patsubst tests/unit/%.c,$(O)/tests/%,$(wildcard tests/unit/test_*.c))
+FUZZ_SRC = $(wildcard tests/fuzz/fuzz_*.c)
+REPLAYS = $(FUZZ_SRC:tests/fuzz/%.c=$(O)/replay/%)
+FUZZERS = $(FUZZ_SRC:tests/fuzz/%.c=$(O)/fuzzers/%)
 
 all: $(O)/sherd
 
@@ -64,13 +74,58 @@ $(O)/tests/%: tests/unit/%.c $(O)/libsherd.a
 	@echo "  cc   $<"
 	@$(CC) $(CFLAGS) -Itests/unit -MMD -MP -o $@ $< $(LDFLAGS) $(O)/libsherd.a -lcmocka $(LIBS)
 
+# A fuzz target twice: as a libFuzzer program (BUILD=fuzz), and with a main that replays its corpus, which needs no clang.
+$(O)/fuzzers/%: tests/fuzz/%.c $(O)/libsherd.a
+	@mkdir -p $(dir $@)
+	@echo "  cc   $< (fuzzer)"
+	@$(CC) $(CFLAGS) -MMD -MP -o $@ $< -fsanitize=fuzzer $(LDFLAGS) $(O)/libsherd.a $(LIBS)
+
+$(O)/replay/%: tests/fuzz/%.c tests/fuzz/replay.c $(O)/libsherd.a
+	@mkdir -p $(dir $@)
+	@echo "  cc   $< (replay)"
+	@$(CC) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< tests/fuzz/replay.c $(LDFLAGS) $(O)/libsherd.a $(LIBS)
+
 -include $(shell find $(O) -name '*.d' 2>/dev/null)
+
+run: packages-build
+	@$(MAKE) --no-print-directory all
+	$(O)/sherd serve --bind 127.0.0.1 --port 6379 --data ./data $(ARGS)
 
 unit: $(if $(T),$(O)/tests/test_$(T),$(TESTS))
 	@scripts/unit-tests $^
 
+replay: $(if $(T),$(O)/replay/fuzz_$(T),$(REPLAYS))
+	@scripts/replay-corpora $^
+
+pytest: $(O)/sherd
+	@SHERD_BIN=$(CURDIR)/$(O)/sherd $(PYTHON) -m pytest -q tests/integration $(P)
+
+test: packages-build packages-test
+	@$(PYTHON) scripts/run-tests
+
+check-all: packages-build packages-test packages-check
+	@$(PYTHON) scripts/run-tests --all
+
+# Everything that a test run of one flavour needs.
+test-build: $(O)/sherd $(TESTS) $(REPLAYS)
+
+fuzz-build: packages-check
+	@$(MAKE) --no-print-directory BUILD=fuzz fuzzers
+
+fuzzers: $(FUZZERS)
+
+tidy:
+	@printf '%s\n' $(LIB_SRC) $(CLI_SRC) | xargs -P 2 -n 1 scripts/tidy $(CSTD) $(ARCH) $(INC) -DSHERD_BUILD=\"tidy\"
+
+docs: $(O)/sherd
+	$(O)/sherd commands --markdown > docs/COMMANDS.md
+	$(O)/sherd serve --help-markdown > docs/CONFIGURATION.md
+
+packages-%:
+	@scripts/install-packages $*
+
 clean:
 	rm -rf build
 
-.PHONY: all unit clean
+.PHONY: all run unit replay pytest test check-all test-build fuzz-build fuzzers tidy docs clean
 .DELETE_ON_ERROR:
