@@ -54,6 +54,9 @@ struct command {
     /* CMD_MOVABLE_KEYS: indexes of the key arguments into at[], at most max; gives how many there are, or -1 if the syntax is wrong
      * (then the command runs with no keys held and must answer the error). */
     int (*keys)(const struct slice *argv, uint32_t argc, uint32_t *at, int max);
+    /* CLASS_KEYED whose arguments may name keys only by a pattern (SORT BY and GET): true if this call must hold all shards, as CLASS_ALL does.
+     * NULL: never. */
+    bool (*needs_all)(const struct slice *argv, uint32_t argc);
     const char *group;    /* "string", "generic", "list", ... as in COMMAND DOCS */
     const char *since;    /* Redis version */
     const char *summary;
