@@ -31,3 +31,5 @@ void zset_iter_init(struct zset_iter *it, const struct entry *e, uint64_t rank, 
 bool zset_iter_next(struct zset_iter *it, struct slice *member, double *score);
 void zset_scan(const struct entry *e, uint64_t *cursor, size_t want,
                void (*visit)(void *ctx, struct slice member, double score), void *ctx);
+
+void zset_check(const struct entry *e); /* for tests: order, and that table and tree hold the same pairs */
