@@ -14,7 +14,7 @@
 
 BUILD ?= normal
 CSTD = -std=gnu17
-WARN = -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings -Wundef -Wvla -Wno-unused-parameter -Werror
+WARN = -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings -Wundef -Wvla -Wno-unused-parameter -Wno-format-zero-length -Werror
 OPT = -O2 -g -fno-omit-frame-pointer -fno-plt
 ARCH ?= $(shell uname -m | grep -q x86_64 && echo -march=x86-64-v2)
 INC = -Isrc -D_GNU_SOURCE
