@@ -1,6 +1,6 @@
-/* Lists: one pack in the entry's value while small, a chain of packs (list nodes) when larger.
+/* Lists: one pack in the entry's value while small, a chain of packs (store/chain.h) when larger.
  * Changing functions are called by store_apply only; they take the entry and give its (perhaps new) address, and may leave an empty list:
- * the caller deletes it. Indexes are from 0 at the head and must be in range. */
+ * the caller deletes it. Indexes are from 0 at the head and must be in range. Values must not point into the list itself. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,11 +18,12 @@ struct entry *list_remove(const struct kit *k, struct entry *e, uint64_t index, 
 
 uint64_t list_len(const struct entry *e);
 size_t list_body_bytes(const struct entry *e); /* outside the entry */
+void list_check(const struct kit *k, const struct entry *e); /* for tests: structure, counts, limits */
 
 /* Walks in either direction from an index. Values are borrowed until the next change. */
 struct list_iter {
     const struct entry *e;
-    void *node;
+    void *node; /* NULL: the list is one pack */
     struct slice pack;
     size_t off;
     bool back, done;
