@@ -317,6 +317,31 @@ void *arena_resize(struct arena *a, void *p, size_t old_bytes, size_t new_bytes)
     return q;
 }
 
+static void large_set_away(struct arena *a, struct large *l, size_t away)
+{
+    CHECK(away < l->bytes);
+    a->live_bytes += l->away;
+    a->live_bytes -= away;
+    l->away = away;
+}
+
+void arena_discard(struct arena *a, void *p, size_t block_bytes, size_t from, size_t to)
+{
+    if (block_bytes <= ARENA_SMALL_MAX || !large_is_mapped(large_round(block_bytes))) return;
+    struct large *l = large_of(p);
+    size_t first = (from + LARGE_HEADER + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1);
+    size_t end = (to + LARGE_HEADER) & ~(size_t)(PAGE_BYTES - 1);
+    if (first >= end) return;
+    madvise((char *)l + first, end - first, MADV_DONTNEED);
+    large_set_away(a, l, l->away + end - first);
+}
+
+void arena_set_away(struct arena *a, void *p, size_t block_bytes, size_t bytes)
+{
+    if (block_bytes <= ARENA_SMALL_MAX || !large_is_mapped(large_round(block_bytes))) return;
+    large_set_away(a, large_of(p), bytes & ~(size_t)(PAGE_BYTES - 1));
+}
+
 size_t arena_round(size_t bytes)
 {
     return bytes <= ARENA_SMALL_MAX ? (bytes + CLASS_STEP - 1) & ~(size_t)(CLASS_STEP - 1) : large_round(bytes);

@@ -26,8 +26,14 @@ void arena_release(struct arena *a, void *p, size_t bytes);
  * the smaller size. */
 void *arena_resize(struct arena *a, void *p, size_t old_bytes, size_t new_bytes);
 
+/* For a block whose pages are used one after the other, as a table's arrays are while they grow. Blocks below 1 MiB ignore both.
+ * discard: the whole pages within bytes [from, to) of the block go back to the kernel, read as zero from then on and are away.
+ * set_away: `bytes` of the block's pages are away, that is, not used yet or not any more. What is away is not live. */
+void arena_discard(struct arena *a, void *p, size_t block_bytes, size_t from, size_t to);
+void arena_set_away(struct arena *a, void *p, size_t block_bytes, size_t bytes);
+
 size_t arena_round(size_t bytes);               /* what a block of that size really occupies */
-size_t arena_live_bytes(const struct arena *a);   /* sum of arena_round over all live blocks */
+size_t arena_live_bytes(const struct arena *a);   /* sum of arena_round over all live blocks, less what is away */
 size_t arena_mapped_bytes(const struct arena *a); /* address space held, live or free */
 void arena_trim(struct arena *a);                 /* gives empty spans back to the kernel */
 void arena_check(const struct arena *a);          /* for tests: walks all spans and counts again */

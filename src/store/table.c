@@ -1,0 +1,458 @@
+/* The load: a table grows when its buckets hold GROW_LOAD_TENTHS / 10 entries on average, by 28 %; so it is
+ * between about 65 % and 85 % full. At 85 % a bucket is full often (a third of the time), yet a hit reads 1.1 buckets on average.
+ *
+ * Moving, an example with an old array of 8 buckets and steps of 2: homes 0..3 are moved, frontier is 2^31.
+ *
+ *     old   . . . . x x x x         every entry whose home is below 4 has left, also those that were passed on to buckets 4, 5, ...
+ *     new   x x x x x . . . . .     entries of hash below 2^31, perhaps passed on beyond the bucket of 2^31
+ *
+ * Buckets 0.. of the old array may still hold entries with a home at its very end that were passed on around the corner. */
+#include "store/table.h"
+
+#include "base/check.h"
+#include "base/keyhash.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "store/arena.h"
+#include "store/entry.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+enum {
+    MIN_BUCKETS = 4,
+    GROW_LOAD_TENTHS = 59,   /* entries per 10 buckets at which the table grows */
+    SHRINK_LOAD_TENTHS = 14, /* and shrinks */
+    FRESH_LOAD_TENTHS = 45,  /* what it has after shrinking or when made for an expected number */
+    SMALL_BUCKETS = 64,      /* up to here it doubles: steps would be many and small */
+    OVERFLOW = 7,            /* index of the overflow counter among the tags */
+    OVERFLOW_MAX = 255,
+    PIECE_BUCKETS = 4096,    /* the old array goes back to the kernel in pieces of that many (256 KiB) */
+    RANDOM_TRIES = 64,
+};
+
+#define HASH_END (UINT64_C(1) << 32)
+
+/* What an empty table points to, so that a search needs no special case. Never written. */
+static const struct table_bucket no_bucket;
+
+static bool is_unallocated(const struct table *t) { return t->now.buckets == &no_bucket; }
+
+/* --- buckets --- */
+
+static inline uint64_t home_of(uint64_t hash, uint64_t count) { return ((hash >> 32) * count) >> 32; }
+
+/* The smallest hash_hi whose home is bucket b or a later one. */
+static inline uint64_t first_hash_of(uint64_t b, uint64_t count) { return ((b << 32) + count - 1) / count; }
+
+/* Bits that neither the home bucket nor the choice of the shard (hash % shards) has used up. */
+static inline uint8_t tag_of(uint64_t hash) { return (uint8_t)(0x80 | (hash >> 24 & 0x7f)); }
+
+/* The slots whose tag is this one, as bits. */
+static inline unsigned slots_with(const struct table_bucket *b, uint8_t tag)
+{
+#if defined(__SSE2__)
+    __m128i tags = _mm_loadl_epi64((const __m128i *)(const void *)b->tag);
+    return (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(tags, _mm_set1_epi8((char)tag))) & 0x7f;
+#else
+    unsigned bits = 0;
+    for (unsigned i = 0; i < TABLE_SLOTS; i++) bits |= (unsigned)(b->tag[i] == tag) << i;
+    return bits;
+#endif
+}
+
+static inline unsigned used_slots(const struct table_bucket *b) { return ~slots_with(b, 0) & 0x7f; }
+
+static inline uint64_t next_bucket(const struct table_array *a, uint64_t b) { return b + 1 == a->count ? 0 : b + 1; }
+
+static inline struct table_array *array_of(struct table *t, uint64_t hash)
+{
+    return likely(hash >> 32 < t->frontier) ? &t->now : &t->old;
+}
+
+static inline uint64_t entry_hash(const struct table *t, const struct entry *e) { return keyhash(entry_key(e), t->seed); }
+
+static struct entry **array_insert(struct table_array *a, uint64_t hash, struct entry *e)
+{
+    uint64_t at = home_of(hash, a->count);
+    struct table_bucket *b = &a->buckets[at];
+    unsigned room = slots_with(b, 0);
+    for (uint64_t passed = 0; unlikely(!room); passed++) {
+        CHECK(passed < a->count);
+        if (b->tag[OVERFLOW] < OVERFLOW_MAX) b->tag[OVERFLOW]++;
+        at = next_bucket(a, at);
+        b = &a->buckets[at];
+        room = slots_with(b, 0);
+    }
+    unsigned i = (unsigned)__builtin_ctz(room);
+    b->tag[i] = tag_of(hash);
+    b->slot[i] = e;
+    return &b->slot[i];
+}
+
+/* Empties slot i of bucket `at`, which holds an entry with that home. */
+static void array_remove(struct table_array *a, uint64_t home, uint64_t at, unsigned i)
+{
+    a->buckets[at].tag[i] = 0;
+    a->buckets[at].slot[i] = NULL;
+    for (uint64_t b = home; b != at; b = next_bucket(a, b)) {
+        uint8_t *overflow = &a->buckets[b].tag[OVERFLOW];
+        CHECK(*overflow > 0);
+        if (*overflow < OVERFLOW_MAX) --*overflow;
+    }
+}
+
+/* --- arrays: the fields that table_prefetch_bucket reads without the token are written atomically --- */
+
+static void set_array(struct table_array *a, struct table_bucket *buckets, uint64_t count)
+{
+    __atomic_store_n(&a->buckets, buckets, __ATOMIC_RELAXED);
+    __atomic_store_n(&a->count, count, __ATOMIC_RELAXED);
+}
+
+static void set_frontier(struct table *t, uint64_t frontier) { __atomic_store_n(&t->frontier, frontier, __ATOMIC_RELAXED); }
+
+static size_t array_bytes(const struct table_array *a) { return a->count * sizeof(struct table_bucket); }
+
+static void array_alloc(struct table *t, struct table_array *a, uint64_t count)
+{
+    set_array(a, arena_zalloc(t->arena, count * sizeof(struct table_bucket)), count);
+}
+
+static void array_release(struct table *t, struct table_array *a)
+{
+    if (a->buckets && a->buckets != &no_bucket) arena_release(t->arena, a->buckets, array_bytes(a));
+}
+
+static uint64_t buckets_for(uint64_t entries)
+{
+    uint64_t count = entries * 10 / FRESH_LOAD_TENTHS + 1;
+    return count < MIN_BUCKETS ? MIN_BUCKETS : count;
+}
+
+static uint64_t grown(uint64_t count) { return count < SMALL_BUCKETS ? count * 2 : count + count / 4 + count / 32; }
+
+void table_init(struct table *t, struct arena *a, uint64_t seed, size_t expected)
+{
+    set_array(&t->old, NULL, 0);
+    set_frontier(t, HASH_END);
+    t->moved = t->entries = 0;
+    t->seed = seed;
+    t->arena = a;
+    if (expected) array_alloc(t, &t->now, buckets_for(expected));
+    else set_array(&t->now, (struct table_bucket *)(uintptr_t)&no_bucket, 1);
+}
+
+void table_fini(struct table *t)
+{
+    array_release(t, &t->now);
+    array_release(t, &t->old);
+    table_init(t, t->arena, t->seed, 0);
+}
+
+uint64_t table_hash(const struct table *t, struct slice key) { return keyhash(key, t->seed); }
+
+/* --- moving --- */
+
+static void start_moving(struct table *t, uint64_t count)
+{
+    set_array(&t->old, t->now.buckets, t->now.count);
+    t->moved = 0;
+    set_frontier(t, 0);
+    array_alloc(t, &t->now, count);
+    if (count > PIECE_BUCKETS) arena_set_away(t->arena, t->now.buckets, array_bytes(&t->now), array_bytes(&t->now));
+}
+
+/* Counts memory as it is used: the pages of the new array up to the frontier, and those of the old one from there on. The first piece of the old array
+ * stays, for entries passed on around the corner; were there so many that they reach beyond it, nothing is given back. */
+static void account_piece(struct table *t, uint64_t from)
+{
+    uint64_t filled = home_of(t->frontier << 32, t->now.count), left = t->now.count - filled;
+    arena_set_away(t->arena, t->now.buckets, array_bytes(&t->now), left * sizeof(struct table_bucket));
+    uint64_t first = from / PIECE_BUCKETS * PIECE_BUCKETS, end = t->moved / PIECE_BUCKETS * PIECE_BUCKETS;
+    if (first == 0) first = PIECE_BUCKETS;
+    if (first >= end || t->old.buckets[PIECE_BUCKETS - 1].tag[OVERFLOW] > 0) return;
+    arena_discard(t->arena, t->old.buckets, array_bytes(&t->old), first * sizeof(struct table_bucket), end * sizeof(struct table_bucket));
+}
+
+static void finish_moving(struct table *t)
+{
+    struct table_array old = t->old;
+    set_frontier(t, HASH_END);
+    set_array(&t->old, NULL, 0);
+    t->moved = 0;
+    arena_set_away(t->arena, t->now.buckets, array_bytes(&t->now), 0);
+    array_release(t, &old);
+}
+
+static bool is_sparse(const struct table *t)
+{
+    return t->entries * 10 < t->now.count * SHRINK_LOAD_TENTHS && t->now.count > MIN_BUCKETS;
+}
+
+/* Moves the entries of one old bucket whose home is below `end`. */
+static void move_from(struct table *t, uint64_t at, uint64_t end)
+{
+    struct table_bucket *b = &t->old.buckets[at];
+    for (unsigned used = used_slots(b); used; used &= used - 1) {
+        unsigned i = (unsigned)__builtin_ctz(used);
+        struct entry *e = b->slot[i];
+        uint64_t hash = entry_hash(t, e), home = home_of(hash, t->old.count);
+        if (home >= end) continue;
+        array_remove(&t->old, home, at, i);
+        array_insert(&t->now, hash, e);
+    }
+}
+
+static void prefetch_entries(const struct table_array *a, uint64_t from, uint64_t end)
+{
+    for (uint64_t at = from; at < end && at < a->count; at++)
+        for (unsigned used = used_slots(&a->buckets[at]); used; used &= used - 1)
+            __builtin_prefetch(a->buckets[at].slot[__builtin_ctz(used)]);
+}
+
+/* Moves all entries whose home is in [moved, end): they are in those buckets, or were passed on beyond them. */
+static void move_homes(struct table *t, uint64_t end)
+{
+    uint64_t last = end - 1;
+    prefetch_entries(&t->old, end, end + TABLE_STEP_BUCKETS);
+    for (uint64_t at = t->moved; at <= last; at++) move_from(t, at, end);
+    uint64_t at = last;
+    for (uint64_t n = 0; t->old.buckets[last].tag[OVERFLOW] && t->old.buckets[at].tag[OVERFLOW] && n < t->old.count; n++) {
+        at = next_bucket(&t->old, at);
+        move_from(t, at, end);
+    }
+}
+
+bool table_step(struct table *t, unsigned buckets)
+{
+    while (t->old.buckets && buckets) {
+        unsigned n = buckets < TABLE_STEP_BUCKETS ? buckets : TABLE_STEP_BUCKETS;
+        uint64_t from = t->moved, end = from + n < t->old.count ? from + n : t->old.count;
+        move_homes(t, end);
+        t->moved = end;
+        set_frontier(t, first_hash_of(end, t->old.count));
+        if (end == t->old.count) {
+            finish_moving(t);
+            if (is_sparse(t)) start_moving(t, buckets_for(t->entries));
+        } else if (unlikely(from / PIECE_BUCKETS != end / PIECE_BUCKETS)) {
+            account_piece(t, from);
+        }
+        buckets -= n;
+    }
+    return t->old.buckets != NULL;
+}
+
+static void make_room(struct table *t)
+{
+    if (unlikely(is_unallocated(t))) {
+        array_alloc(t, &t->now, MIN_BUCKETS);
+        return;
+    }
+    if (unlikely(t->old.buckets)) table_step(t, TABLE_STEP_BUCKETS);
+    if (likely((t->entries + 1) * 10 <= t->now.count * GROW_LOAD_TENTHS)) return;
+    while (table_step(t, TABLE_STEP_BUCKETS)) {}
+    start_moving(t, grown(t->now.count));
+    table_step(t, TABLE_STEP_BUCKETS);
+}
+
+static void give_room(struct table *t)
+{
+    if (unlikely(t->old.buckets)) table_step(t, TABLE_STEP_BUCKETS);
+    else if (unlikely(is_sparse(t))) start_moving(t, buckets_for(t->entries));
+}
+
+/* --- the contract --- */
+
+struct entry **table_find(struct table *t, uint64_t hash, struct slice key)
+{
+    struct table_array *a = array_of(t, hash);
+    uint64_t at = home_of(hash, a->count);
+    uint8_t tag = tag_of(hash);
+    for (uint64_t n = a->count; n; n--) {
+        struct table_bucket *b = &a->buckets[at];
+        for (unsigned hits = slots_with(b, tag); hits; hits &= hits - 1) {
+            unsigned i = (unsigned)__builtin_ctz(hits);
+            if (likely(slice_eq(entry_key(b->slot[i]), key))) return &b->slot[i];
+        }
+        if (likely(b->tag[OVERFLOW] == 0)) return NULL;
+        at = next_bucket(a, at);
+    }
+    return NULL;
+}
+
+struct entry **table_find_entry(struct table *t, uint64_t hash, const struct entry *e)
+{
+    struct table_array *a = array_of(t, hash);
+    uint64_t at = home_of(hash, a->count);
+    uint8_t tag = tag_of(hash);
+    for (uint64_t n = a->count; n; n--) {
+        struct table_bucket *b = &a->buckets[at];
+        for (unsigned hits = slots_with(b, tag); hits; hits &= hits - 1) {
+            unsigned i = (unsigned)__builtin_ctz(hits);
+            if (b->slot[i] == e) return &b->slot[i];
+        }
+        if (b->tag[OVERFLOW] == 0) return NULL;
+        at = next_bucket(a, at);
+    }
+    return NULL;
+}
+
+struct entry **table_insert(struct table *t, uint64_t hash, struct entry *e)
+{
+    make_room(t);
+    t->entries++;
+    return array_insert(array_of(t, hash), hash, e);
+}
+
+void table_remove(struct table *t, uint64_t hash, struct entry **slot)
+{
+    struct table_array *a = array_of(t, hash);
+    struct table_bucket *b = (struct table_bucket *)((uintptr_t)slot & ~(uintptr_t)(sizeof *b - 1));
+    CHECK(b >= a->buckets && b < a->buckets + a->count && *slot);
+    array_remove(a, home_of(hash, a->count), (uint64_t)(b - a->buckets), (unsigned)(slot - b->slot));
+    t->entries--;
+    give_room(t);
+}
+
+/* Visits the entries with a hash_hi in [from, end), all of which have home `home`. */
+static size_t scan_home(struct table *t, const struct table_array *a, uint64_t home, uint64_t from, uint64_t end,
+                        void (*visit)(void *ctx, struct entry *e), void *ctx)
+{
+    size_t visited = 0;
+    uint64_t at = home;
+    for (uint64_t n = a->count; n; n--) {
+        const struct table_bucket *b = &a->buckets[at];
+        for (unsigned used = used_slots(b); used; used &= used - 1) {
+            struct entry *e = b->slot[__builtin_ctz(used)];
+            uint64_t hi = entry_hash(t, e) >> 32;
+            if (hi < from || hi >= end) continue;
+            visit(ctx, e);
+            visited++;
+        }
+        if (b->tag[OVERFLOW] == 0) break;
+        at = next_bucket(a, at);
+    }
+    return visited;
+}
+
+void table_scan(struct table *t, uint64_t *cursor, size_t want, void (*visit)(void *ctx, struct entry *e), void *ctx)
+{
+    uint64_t at = *cursor;
+    size_t visited = 0;
+    do {
+        if (at >= HASH_END) break;
+        struct table_array *a = array_of(t, at << 32);
+        uint64_t home = home_of(at << 32, a->count), end = first_hash_of(home + 1, a->count);
+        if (a == &t->now && end > t->frontier) end = t->frontier;
+        visited += scan_home(t, a, home, at, end, visit, ctx);
+        at = end;
+    } while (visited < want);
+    *cursor = at < HASH_END ? at : 0;
+}
+
+/* Any entry from bucket `at` on, around the corner if need be. */
+static struct entry *first_from(const struct table_array *a, uint64_t at)
+{
+    for (uint64_t n = a->count; n; n--) {
+        unsigned used = used_slots(&a->buckets[at]);
+        if (used) return a->buckets[at].slot[__builtin_ctz(used)];
+        at = next_bucket(a, at);
+    }
+    return NULL;
+}
+
+/* Throws darts at slots until one hits an entry, so every entry is as likely; only where entries are very rare, the next one is taken. */
+struct entry *table_random(struct table *t, uint64_t r)
+{
+    if (t->entries == 0) return NULL;
+    struct rng rng;
+    rng_init(&rng, r);
+    bool moving = t->old.buckets != NULL;
+    uint64_t in_now = moving ? home_of(t->frontier << 32, t->now.count) + 1 : t->now.count;
+    uint64_t in_old = t->old.count - t->moved;
+    for (unsigned i = 0; i < RANDOM_TRIES; i++) {
+        uint64_t at = rng_below(&rng, in_now + in_old);
+        const struct table_bucket *b = at < in_now ? &t->now.buckets[at] : &t->old.buckets[t->moved + at - in_now];
+        unsigned slot = (unsigned)rng_below(&rng, TABLE_SLOTS);
+        if (b->tag[slot]) return b->slot[slot];
+    }
+    struct entry *e = first_from(&t->now, rng_below(&rng, t->now.count));
+    return e ? e : first_from(&t->old, rng_below(&rng, t->old.count));
+}
+
+void table_prefetch_bucket(const struct table *t, uint64_t hash)
+{
+    const struct table_array *a = hash >> 32 < __atomic_load_n(&t->frontier, __ATOMIC_RELAXED) ? &t->now : &t->old;
+    uint64_t count = __atomic_load_n(&a->count, __ATOMIC_RELAXED);
+    uintptr_t base = (uintptr_t)__atomic_load_n(&a->buckets, __ATOMIC_RELAXED);
+    __builtin_prefetch((const void *)(base + home_of(hash, count) * sizeof(struct table_bucket)));
+}
+
+void table_prefetch_entry(const struct table *t, uint64_t hash)
+{
+    const struct table_array *a = hash >> 32 < t->frontier ? &t->now : &t->old;
+    const struct table_bucket *b = &a->buckets[home_of(hash, a->count)];
+    for (unsigned hits = slots_with(b, tag_of(hash)); hits; hits &= hits - 1) __builtin_prefetch(b->slot[__builtin_ctz(hits)]);
+}
+
+size_t table_bytes(const struct table *t) { return is_unallocated(t) ? 0 : array_bytes(&t->now) + array_bytes(&t->old); }
+
+/* --- walking and checking --- */
+
+void table_iter_init(struct table_iter *it, const struct table *t)
+{
+    *it = (struct table_iter){.t = t};
+}
+
+struct entry *table_iter_next(struct table_iter *it)
+{
+    for (;;) {
+        const struct table_array *a = it->in_old ? &it->t->old : &it->t->now;
+        for (; it->bucket < a->count; it->bucket++, it->slot = 0) {
+            unsigned used = used_slots(&a->buckets[it->bucket]) >> it->slot;
+            if (!used) continue;
+            unsigned slot = it->slot + (unsigned)__builtin_ctz(used);
+            it->slot = slot + 1;
+            return a->buckets[it->bucket].slot[slot];
+        }
+        if (it->in_old) return NULL;
+        it->in_old = true;
+        it->bucket = it->slot = 0;
+    }
+}
+
+/* Counts an array's overflows again and compares; gives its number of entries. */
+static uint64_t array_check(const struct table *t, const struct table_array *a, uint64_t from_hash, uint64_t end_hash)
+{
+    uint64_t entries = 0;
+    uint32_t *passed = mem_zalloc((a->count + 1) * sizeof *passed);
+    for (uint64_t at = 0; at < a->count; at++)
+        for (unsigned used = used_slots(&a->buckets[at]); used; used &= used - 1) {
+            unsigned i = (unsigned)__builtin_ctz(used);
+            uint64_t hash = entry_hash(t, a->buckets[at].slot[i]);
+            CHECK(hash >> 32 >= from_hash && hash >> 32 < end_hash);
+            CHECK(a->buckets[at].tag[i] == tag_of(hash));
+            for (uint64_t b = home_of(hash, a->count); b != at; b = next_bucket(a, b)) passed[b]++;
+            entries++;
+        }
+    for (uint64_t at = 0; at < a->count; at++) {
+        uint8_t overflow = a->buckets[at].tag[OVERFLOW];
+        CHECK(overflow == OVERFLOW_MAX || overflow == passed[at]);
+    }
+    mem_free(passed);
+    return entries;
+}
+
+void table_check(const struct table *t)
+{
+    uint64_t entries = array_check(t, &t->now, 0, t->frontier);
+    if (t->old.buckets) {
+        CHECK(t->frontier == first_hash_of(t->moved, t->old.count));
+        entries += array_check(t, &t->old, t->frontier, HASH_END);
+    } else {
+        CHECK(t->frontier == HASH_END);
+    }
+    CHECK(entries == t->entries);
+}

@@ -1,0 +1,270 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "store/arena.h"
+#include "store/entry.h"
+#include "store/table.h"
+
+/* The naive twin: which of the keys 0..n-1 are in, and their entries. */
+struct twin {
+    struct entry **in;
+    uint64_t *seen; /* per key: visits of a scan */
+    size_t n, count;
+};
+
+struct world {
+    struct arena *arena;
+    struct table table;
+    struct twin twin;
+    struct rng rng;
+};
+
+static struct slice key_of(char *text, size_t i)
+{
+    return slice_of(text, (size_t)snprintf(text, 32, "key:%zu", i));
+}
+
+static size_t number_of(const struct entry *e)
+{
+    char text[32] = {0};
+    memcpy(text, entry_key(e).p, entry_key(e).n);
+    return (size_t)strtoull(text + 4, NULL, 10);
+}
+
+static void world_init(struct world *w, size_t keys, uint64_t seed)
+{
+    w->arena = arena_new();
+    table_init(&w->table, w->arena, seed, 0);
+    w->twin = (struct twin){calloc(keys, sizeof *w->twin.in), calloc(keys, sizeof *w->twin.seen), keys, 0};
+    rng_init(&w->rng, seed + 1);
+}
+
+static void world_fini(struct world *w)
+{
+    table_fini(&w->table);
+    arena_check(w->arena);
+    arena_free(w->arena);
+    free(w->twin.in);
+    free(w->twin.seen);
+}
+
+static void put(struct world *w, size_t i)
+{
+    char text[32];
+    struct slice key = key_of(text, i);
+    uint64_t hash = table_hash(&w->table, key);
+    struct entry **slot = table_find(&w->table, hash, key);
+    if (w->twin.in[i]) {
+        assert_non_null(slot);
+        assert_ptr_equal(*slot, w->twin.in[i]);
+        assert_ptr_equal(table_find_entry(&w->table, hash, w->twin.in[i]), slot);
+        return;
+    }
+    assert_null(slot);
+    w->twin.in[i] = entry_new(w->arena, TYPE_STRING, ENC_BYTES, key, 0, 0);
+    slot = table_insert(&w->table, hash, w->twin.in[i]);
+    assert_ptr_equal(*slot, w->twin.in[i]);
+    assert_ptr_equal(table_find(&w->table, hash, key), slot);
+    w->twin.count++;
+}
+
+static void del(struct world *w, size_t i)
+{
+    char text[32];
+    struct slice key = key_of(text, i);
+    uint64_t hash = table_hash(&w->table, key);
+    struct entry **slot = table_find(&w->table, hash, key);
+    if (!w->twin.in[i]) {
+        assert_null(slot);
+        return;
+    }
+    assert_ptr_equal(*slot, w->twin.in[i]);
+    table_remove(&w->table, hash, slot);
+    assert_null(table_find(&w->table, hash, key));
+    entry_release(w->arena, w->twin.in[i]);
+    w->twin.in[i] = NULL;
+    w->twin.count--;
+}
+
+static void expect_twin(struct world *w)
+{
+    table_check(&w->table);
+    assert_int_equal(w->table.entries, w->twin.count);
+    size_t walked = 0;
+    struct table_iter it;
+    table_iter_init(&it, &w->table);
+    for (struct entry *e; (e = table_iter_next(&it)); walked++) {
+        assert_ptr_equal(w->twin.in[number_of(e)], e);
+    }
+    assert_int_equal(walked, w->twin.count);
+}
+
+/* Waves of mostly inserting and mostly deleting take the table through growing and shrinking, checked in the middle of moves. */
+static void a_random_walk_equals_the_twin(void **state)
+{
+    struct world w;
+    world_init(&w, 40000, 99);
+    unsigned moving_checks = 0;
+    for (int wave = 0; wave < 6; wave++)
+        for (int step = 0; step < 60000; step++) {
+            size_t i = rng_below(&w.rng, w.twin.n);
+            if (rng_below(&w.rng, 10) < (wave % 2 ? 1u : 9u)) put(&w, i);
+            else del(&w, i);
+            if (step % 5003 == 0 || (w.table.old.buckets && rng_below(&w.rng, 100) == 0)) {
+                expect_twin(&w);
+                moving_checks += w.table.old.buckets != NULL;
+            }
+        }
+    assert_true(moving_checks > 10);
+    for (size_t i = 0; i < w.twin.n; i++) del(&w, i);
+    expect_twin(&w);
+    while (table_step(&w.table, 1000)) {}
+    assert_true(table_bytes(&w.table) <= 4 * 64);
+    world_fini(&w);
+}
+
+static void note_visit(void *ctx, struct entry *e)
+{
+    struct world *w = ctx;
+    w->twin.seen[number_of(e)]++;
+}
+
+static void change_some(struct world *w, size_t stable, unsigned n, bool grow)
+{
+    for (unsigned k = 0; k < n; k++) {
+        size_t i = stable + rng_below(&w->rng, w->twin.n - stable);
+        if (grow) put(w, i);
+        else del(w, i);
+    }
+}
+
+/* Keys 0..stable-1 are there all the time; the others come or go between the calls, so that the table moves under the scan. */
+static void scan_under_change(bool grow)
+{
+    enum { KEYS = 30000, STABLE = 2000 };
+    struct world w;
+    world_init(&w, KEYS, grow ? 5 : 6);
+    for (size_t i = 0; i < (grow ? STABLE : KEYS); i++) put(&w, i);
+    unsigned calls = 0, moving = 0;
+    uint64_t cursor = 0;
+    do {
+        table_scan(&w.table, &cursor, 10, note_visit, &w);
+        assert_true(cursor < UINT64_C(1) << 32);
+        change_some(&w, STABLE, 80, grow);
+        moving += w.table.old.buckets != NULL;
+        calls++;
+    } while (cursor);
+    for (size_t i = 0; i < STABLE; i++) assert_int_equal(w.twin.seen[i], 1);
+    assert_true(calls > 50 && moving > 5);
+    world_fini(&w);
+}
+
+static void a_scan_visits_what_stays_exactly_once_while_the_table_grows(void **state) { scan_under_change(true); }
+static void a_scan_visits_what_stays_exactly_once_while_the_table_shrinks(void **state) { scan_under_change(false); }
+
+static void a_scan_of_a_resting_table_visits_all_once_and_about_as_many_as_wanted(void **state)
+{
+    struct world w;
+    world_init(&w, 5000, 3);
+    for (size_t i = 0; i < w.twin.n; i++) put(&w, i);
+    uint64_t cursor = 0;
+    unsigned calls = 0;
+    do {
+        table_scan(&w.table, &cursor, 50, note_visit, &w);
+        calls++;
+    } while (cursor);
+    for (size_t i = 0; i < w.twin.n; i++) assert_int_equal(w.twin.seen[i], 1);
+    assert_in_range(calls, 5000 / 75, 5000 / 50 + 1);
+    world_fini(&w);
+}
+
+static void an_empty_table_answers_everything_and_owns_nothing(void **state)
+{
+    struct world w;
+    world_init(&w, 1, 3);
+    uint64_t cursor = 0;
+    assert_null(table_find(&w.table, 12345, SLICE("x")));
+    table_scan(&w.table, &cursor, 10, note_visit, &w);
+    assert_int_equal(cursor, 0);
+    assert_null(table_random(&w.table, 1));
+    assert_false(table_step(&w.table, 10));
+    assert_int_equal(table_bytes(&w.table), 0);
+    table_prefetch_bucket(&w.table, 77);
+    table_prefetch_entry(&w.table, 77);
+    table_check(&w.table);
+    world_fini(&w);
+}
+
+/* One array at the time when it is fullest, one in the middle of a move, and one thinned out. */
+static void random_picks_are_nearly_uniform(void **state)
+{
+    enum { KEYS = 400, PICKS = 200 };
+    size_t fill[] = {KEYS, 377, 9};
+    for (unsigned round = 0; round < 3; round++) {
+        struct world w;
+        world_init(&w, KEYS, 31 + round);
+        for (size_t i = 0; i < fill[round]; i++) put(&w, i);
+        for (size_t k = 0; k < PICKS * fill[round]; k++) note_visit(&w, table_random(&w.table, rng_u64(&w.rng)));
+        for (size_t i = 0; i < fill[round]; i++) assert_in_range(w.twin.seen[i], PICKS / 2, PICKS * 2);
+        world_fini(&w);
+    }
+}
+
+static void a_random_pick_finds_the_last_entry_of_a_large_table(void **state)
+{
+    struct world w;
+    world_init(&w, 1, 3);
+    table_init(&w.table, w.arena, 3, 50000);
+    put(&w, 0);
+    for (unsigned k = 0; k < 100; k++) assert_ptr_equal(table_random(&w.table, rng_u64(&w.rng)), w.twin.in[0]);
+    world_fini(&w);
+}
+
+/* The memory of a large table stays in its band at every size, also while it moves: what was moved is given back on the way. */
+static void memory_per_entry_stays_within_its_band(void **state)
+{
+    enum { KEYS = 1500000 };
+    struct arena *arena = arena_new(), *entries = arena_new();
+    struct table t;
+    table_init(&t, arena, 17, 0);
+    double worst = 0, best = 1000;
+    unsigned moving = 0;
+    for (uint32_t i = 0; i < KEYS; i++) {
+        struct entry *e = entry_new(entries, TYPE_STRING, ENC_BYTES, slice_of(&i, sizeof i), 0, 0);
+        table_insert(&t, table_hash(&t, entry_key(e)), e);
+        if (i < 200000 || i % 5000) continue;
+        double per_entry = (double)arena_live_bytes(arena) / (i + 1);
+        if (per_entry > worst) worst = per_entry;
+        if (per_entry < best) best = per_entry;
+        moving += t.old.buckets != NULL;
+    }
+    table_check(&t);
+    assert_true(moving > 10);
+    if (worst > 9.14 / 0.62 || best < 9.14 / 0.9) fail_msg("%.2f to %.2f bytes per entry", best, worst);
+    table_fini(&t);
+    assert_int_equal(arena_live_bytes(arena), 0);
+    arena_free(arena);
+    arena_free(entries);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_empty_table_answers_everything_and_owns_nothing),
+        cmocka_unit_test(a_random_walk_equals_the_twin),
+        cmocka_unit_test(a_scan_of_a_resting_table_visits_all_once_and_about_as_many_as_wanted),
+        cmocka_unit_test(a_scan_visits_what_stays_exactly_once_while_the_table_grows),
+        cmocka_unit_test(a_scan_visits_what_stays_exactly_once_while_the_table_shrinks),
+        cmocka_unit_test(random_picks_are_nearly_uniform),
+        cmocka_unit_test(a_random_pick_finds_the_last_entry_of_a_large_table),
+        cmocka_unit_test(memory_per_entry_stays_within_its_band),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
