@@ -27,6 +27,11 @@ void interest_remove(struct interests *in, struct interest *i); /* no-op if not 
 void interest_touch(struct interests *in, uint16_t db, struct slice key, uint64_t hash);
 void interest_touch_all(struct interests *in, uint16_t db); /* FLUSHDB, SWAPDB: every watched key of that database */
 
+/* The hash that a registered interest was added with. */
+uint64_t interest_hash(const struct interest *i);
+/* Puts the interest's key on the ready list once more, if not there: the next in line may be due. No watcher becomes dirty. */
+void interest_ready(struct interests *in, struct interest *i);
+
 /* The ready list, oldest first: takes one key off, false if there is none. The first waiter is given; walk on with ->next (skip watchers). */
 bool interest_next_ready(struct interests *in, uint16_t *db, struct slice *key, struct interest **first);
 bool interest_any_ready(const struct interests *in);
