@@ -1,0 +1,118 @@
+#include "io/loop.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "io/backend.h"
+
+static bool try_backend(struct loop *l, const struct backend *b, char error[128])
+{
+    l->backend = b;
+    l->state = b->open(l, error);
+    return l->state != NULL;
+}
+
+struct loop *loop_new(enum loop_backend backend, int wake_fd, const struct loop_handler *handler, void *ctx, char error[128])
+{
+    struct loop *l = mem_zalloc(sizeof *l);
+    l->wake_fd = wake_fd;
+    l->handler = handler;
+    l->ctx = ctx;
+    if (backend != LOOP_EPOLL && try_backend(l, &backend_uring, error)) return l;
+    if (backend != LOOP_URING && try_backend(l, &backend_epoll, error)) return l;
+    mem_free(l);
+    return NULL;
+}
+
+void loop_free(struct loop *l)
+{
+    loop_stop_listening(l);
+    l->backend->close(l);
+    while (l->n_spare) buf_fini(&l->spare[--l->n_spare]);
+    mem_free(l);
+}
+
+const char *loop_name(const struct loop *l) { return l->backend->name; }
+uint64_t loop_bytes_in(const struct loop *l) { return __atomic_load_n(&l->bytes_in, __ATOMIC_RELAXED); }
+uint64_t loop_bytes_out(const struct loop *l) { return __atomic_load_n(&l->bytes_out, __ATOMIC_RELAXED); }
+
+void loop_listen(struct loop *l, int fd, int tag)
+{
+    CHECK(l->n_listeners < LOOP_LISTENERS);
+    l->listeners[l->n_listeners] = (struct loop_listener){.fd = fd, .tag = tag};
+    l->backend->listen(l, l->n_listeners++);
+}
+
+void loop_stop_listening(struct loop *l)
+{
+    for (int i = 0; i < l->n_listeners; i++) {
+        if (l->listeners[i].fd < 0) continue;
+        l->backend->unlisten(l, i);
+        close(l->listeners[i].fd);
+        l->listeners[i].fd = -1;
+    }
+}
+
+void loop_accepted(struct loop *l, int tag, int fd) { l->handler->on_accept(l->ctx, tag, fd); }
+
+int loop_turn(struct loop *l, int timeout_ms) { return l->backend->turn(l, timeout_ms); }
+
+void stream_open(struct loop *l, struct stream *s, int fd, void *owner)
+{
+    *s = (struct stream){.fd = fd, .owner = owner, .reading = true};
+    l->backend->attach(l, s);
+}
+
+void stream_read(struct loop *l, struct stream *s, bool on)
+{
+    if (s->reading == on || s->closed) return;
+    s->reading = on;
+    l->backend->read(l, s);
+}
+
+void stream_flush(struct loop *l, struct stream *s)
+{
+    if (s->out.len && !s->closed) l->backend->flush(l, s);
+}
+
+size_t stream_unsent(const struct stream *s) { return s->out.len + s->flying.len - s->sent; }
+
+void stream_close(struct loop *l, struct stream *s)
+{
+    if (s->closed) return;
+    s->closed = true;
+    l->backend->detach(l, s);
+}
+
+void loop_buf_put(struct loop *l, struct buf *b)
+{
+    if (b->p && l->n_spare < LOOP_SPARE_BUFS && b->cap <= LOOP_SPARE_BUF_MAX) {
+        b->len = 0;
+        l->spare[l->n_spare++] = *b;
+    } else {
+        mem_free(b->p);
+    }
+    *b = (struct buf){0};
+}
+
+/* An idle stream holds no buffer: it borrows a warm one for its answers. */
+void stream_buffer(struct loop *l, struct stream *s)
+{
+    if (!s->out.p && l->n_spare) s->out = l->spare[--l->n_spare];
+}
+
+void loop_closed(struct loop *l, struct stream *s)
+{
+    loop_buf_put(l, &s->out);
+    loop_buf_put(l, &s->flying);
+    l->handler->on_closed(l->ctx, s);
+}
+
+void chunk_unref(struct chunk *c)
+{
+    CHECK(c->refs > 0);
+    if (--c->refs == 0) c->loop->backend->recycle(c->loop, c);
+}

@@ -1,0 +1,73 @@
+/* One thread's event loop: listeners, byte streams and a wake-up, over io_uring or epoll. The only code that touches sockets.
+ *
+ * The owner calls loop_turn in a loop. A turn waits for events, then calls the handler for each; afterwards the owner does its work, appends
+ * answers to stream->out and calls stream_flush. Bytes handed to on_data live in a chunk that the owner may keep by reference; the loop never copies them.
+ *
+ * Threads: everything here belongs to one thread, except that loop_new may be called by another before it starts. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+struct loop;
+struct stream;
+
+/* Received bytes, counted. One chunk may hold the bytes of several streams. */
+struct chunk {
+    uint32_t refs;
+    struct loop *loop;
+    void *next; /* the backend's */
+};
+
+struct stream {
+    int fd;
+    bool reading;      /* wanted by the owner: stream_read */
+    bool armed;        /* the backend's: a receive is under way or registered */
+    bool sending;      /* the backend's: a send is under way or waits for room */
+    bool closed;       /* stream_close was called */
+    uint8_t inflight;  /* the backend's: operations that still refer to this stream */
+    struct buf out;    /* answers not yet handed to the kernel; the owner appends */
+    struct buf flying; /* io_uring: what the kernel is sending */
+    size_t sent;       /* of flying (io_uring) or out (epoll) */
+    void *owner;
+    struct stream *next_starved; /* io_uring: waits for a receive buffer */
+    bool starved;
+};
+
+struct loop_handler {
+    void (*on_accept)(void *ctx, int listener_tag, int fd);
+    /* n > 0 bytes at p inside chunk c. The owner takes a reference (chunk_ref) to keep them beyond the call. */
+    void (*on_data)(void *ctx, struct stream *s, struct chunk *c, char *p, size_t n);
+    void (*on_end)(void *ctx, struct stream *s, int error);  /* 0: the peer closed its side; else a negative errno */
+    void (*on_drained)(void *ctx, struct stream *s);         /* all that was flushed is sent (not told when flush did it at once) */
+    void (*on_closed)(void *ctx, struct stream *s);          /* after stream_close: the loop has forgotten the stream; free it */
+};
+
+enum loop_backend { LOOP_AUTO, LOOP_EPOLL, LOOP_URING };
+
+/* Gives NULL and a sentence in error if the backend is not to be had (LOOP_AUTO falls back to epoll instead). wake_fd is an eventfd whose
+ * writing ends a wait. */
+struct loop *loop_new(enum loop_backend backend, int wake_fd, const struct loop_handler *handler, void *ctx, char error[128]);
+void loop_free(struct loop *l);
+const char *loop_name(const struct loop *l); /* "io_uring" or "epoll" */
+
+void loop_listen(struct loop *l, int fd, int tag);  /* takes fd */
+void loop_stop_listening(struct loop *l);           /* closes all listeners */
+
+/* Waits at most timeout_ms (-1: no limit, 0: only look) and handles what came. Gives the number of events. */
+int loop_turn(struct loop *l, int timeout_ms);
+
+void stream_open(struct loop *l, struct stream *s, int fd, void *owner); /* takes fd; starts reading */
+void stream_read(struct loop *l, struct stream *s, bool on);             /* stops or resumes reading */
+void stream_buffer(struct loop *l, struct stream *s);                    /* makes out a warm buffer if it has none */
+void stream_flush(struct loop *l, struct stream *s);                     /* hands out to the kernel */
+size_t stream_unsent(const struct stream *s);
+/* Closes; unsent bytes are dropped. on_closed follows, perhaps within the call, never before the kernel has let go. */
+void stream_close(struct loop *l, struct stream *s);
+
+static inline void chunk_ref(struct chunk *c) { c->refs++; }
+void chunk_unref(struct chunk *c);
+
+uint64_t loop_bytes_in(const struct loop *l);
+uint64_t loop_bytes_out(const struct loop *l);

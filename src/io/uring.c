@@ -1,0 +1,333 @@
+/* The io_uring backend: multishot accept and receive into a ring of provided buffers, sends submitted together with the next wait: one system
+ * call per turn, whatever happened in it. Needs Linux 6.0; loop_new falls back to epoll where the kernel or a sandbox says no. */
+#include <errno.h>
+#include <liburing.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "io/backend.h"
+
+enum {
+    SQ_ENTRIES = 1024,
+    CQ_ENTRIES = 8192,
+    BUFFERS = 256, /* a power of two */
+    BUFFER_BYTES = 16 * 1024,
+    GROUP = 0,
+};
+
+/* The kind of an operation travels in the low bits of its user data. */
+enum { TAG_ACCEPT, TAG_RECEIVE, TAG_SEND, TAG_WAKE, TAG_CANCEL, TAG_MASK = 7 };
+
+struct uring_chunk {
+    struct chunk head;
+    char *bytes;
+};
+
+struct uring_state {
+    struct io_uring ring;
+    struct io_uring_buf_ring *buffers;
+    char *memory;
+    struct uring_chunk chunks[BUFFERS];
+    struct stream *starved; /* streams whose receive ended for want of a buffer */
+};
+
+static struct uring_state *state_of(struct loop *l) { return l->state; }
+
+static struct io_uring_sqe *sqe_for(struct loop *l, void *target, unsigned tag)
+{
+    struct io_uring *r = &state_of(l)->ring;
+    struct io_uring_sqe *q = io_uring_get_sqe(r);
+    if (unlikely(!q)) {
+        io_uring_submit(r);
+        q = io_uring_get_sqe(r);
+        CHECK(q);
+    }
+    q->user_data = (uintptr_t)target | tag;
+    return q;
+}
+
+/* The prep functions clear the user data: it is put back behind them. */
+#define ARM(l, target, tag, prep, ...) \
+    do { \
+        struct io_uring_sqe *q_ = sqe_for(l, target, tag); \
+        uint64_t data_ = q_->user_data; \
+        prep(q_, __VA_ARGS__); \
+        q_->user_data = data_; \
+    } while (0)
+
+static void arm_receive(struct loop *l, struct stream *s)
+{
+    struct io_uring_sqe *q = sqe_for(l, s, TAG_RECEIVE);
+    uint64_t data = q->user_data;
+    io_uring_prep_recv_multishot(q, s->fd, NULL, 0, 0);
+    q->user_data = data;
+    q->flags |= IOSQE_BUFFER_SELECT;
+    q->buf_group = GROUP;
+    s->armed = true;
+    s->inflight++;
+}
+
+static void give_buffer(struct uring_state *st, unsigned id)
+{
+    io_uring_buf_ring_add(st->buffers, st->chunks[id].bytes, BUFFER_BYTES, (unsigned short)id, io_uring_buf_ring_mask(BUFFERS), 0);
+    io_uring_buf_ring_advance(st->buffers, 1);
+}
+
+static bool setup_ring(struct uring_state *st, char error[128])
+{
+    struct io_uring_params p = {.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_CQSIZE,
+                                .cq_entries = CQ_ENTRIES};
+    int rc = io_uring_queue_init_params(SQ_ENTRIES, &st->ring, &p);
+    if (rc == 0) return true;
+    snprintf(error, 128, "io_uring: %s", strerror(-rc));
+    return false;
+}
+
+static bool setup_buffers(struct loop *l, struct uring_state *st, char error[128])
+{
+    size_t bytes = BUFFERS * sizeof(struct io_uring_buf);
+    void *ring = NULL, *memory = NULL;
+    CHECK(posix_memalign(&ring, 4096, bytes) == 0 && posix_memalign(&memory, 4096, (size_t)BUFFERS * BUFFER_BYTES) == 0);
+    memset(ring, 0, bytes);
+    st->buffers = ring;
+    st->memory = memory;
+    struct io_uring_buf_reg reg = {.ring_addr = (uintptr_t)ring, .ring_entries = BUFFERS, .bgid = GROUP};
+    int rc = io_uring_register_buf_ring(&st->ring, &reg, 0);
+    if (rc) {
+        snprintf(error, 128, "io_uring buffer ring: %s", strerror(-rc));
+        return false;
+    }
+    io_uring_buf_ring_init(st->buffers);
+    for (unsigned i = 0; i < BUFFERS; i++) {
+        st->chunks[i] = (struct uring_chunk){.head.loop = l, .bytes = st->memory + (size_t)i * BUFFER_BYTES};
+        give_buffer(st, i);
+    }
+    return true;
+}
+
+static void *uring_open(struct loop *l, char error[128])
+{
+    struct uring_state *st = mem_zalloc(sizeof *st);
+    if (!setup_ring(st, error)) {
+        mem_free(st);
+        return NULL;
+    }
+    if (!setup_buffers(l, st, error)) {
+        io_uring_queue_exit(&st->ring);
+        free(st->buffers);
+        free(st->memory);
+        mem_free(st);
+        return NULL;
+    }
+    l->state = st;
+    ARM(l, NULL, TAG_WAKE, io_uring_prep_poll_multishot, l->wake_fd, POLLIN);
+    return st;
+}
+
+static void uring_close(struct loop *l)
+{
+    struct uring_state *st = state_of(l);
+    io_uring_queue_exit(&st->ring);
+    free(st->buffers);
+    free(st->memory);
+    mem_free(st);
+}
+
+static void uring_listen(struct loop *l, int i)
+{
+    ARM(l, (void *)((uintptr_t)i << 3), TAG_ACCEPT, io_uring_prep_multishot_accept, l->listeners[i].fd, NULL, NULL,
+        SOCK_NONBLOCK | SOCK_CLOEXEC);
+}
+
+static void uring_unlisten(struct loop *l, int i)
+{
+    ARM(l, NULL, TAG_CANCEL, io_uring_prep_cancel64, (uint64_t)i << 3 | TAG_ACCEPT, 0);
+    io_uring_submit(&state_of(l)->ring);
+}
+
+static void uring_attach(struct loop *l, struct stream *s) { arm_receive(l, s); }
+
+static void uring_read(struct loop *l, struct stream *s)
+{
+    if (s->reading && !s->armed && !s->starved) arm_receive(l, s);
+    else if (!s->reading && s->armed)
+        ARM(l, NULL, TAG_CANCEL, io_uring_prep_cancel64, (uint64_t)(uintptr_t)s | TAG_RECEIVE, 0);
+}
+
+static void send_rest(struct loop *l, struct stream *s)
+{
+    ARM(l, s, TAG_SEND, io_uring_prep_send, s->fd, s->flying.p + s->sent, s->flying.len - s->sent, MSG_NOSIGNAL | MSG_WAITALL);
+    s->sending = true;
+    s->inflight++;
+}
+
+static void uring_flush(struct loop *l, struct stream *s)
+{
+    if (s->sending) return;
+    struct buf empty = s->flying;
+    s->flying = s->out;
+    s->out = empty;
+    s->sent = 0;
+    send_rest(l, s);
+}
+
+static void forget_if_idle(struct loop *l, struct stream *s)
+{
+    if (!s->closed || s->inflight) return;
+    close(s->fd);
+    s->fd = -1;
+    loop_closed(l, s);
+}
+
+static void uring_detach(struct loop *l, struct stream *s)
+{
+    if (s->starved) {
+        struct stream **p = &state_of(l)->starved;
+        while (*p != s) p = &(*p)->next_starved;
+        *p = s->next_starved;
+    }
+    shutdown(s->fd, SHUT_RDWR); /* ends what is under way; the stream goes when the last of it has come back */
+    forget_if_idle(l, s);
+}
+
+static void uring_recycle(struct loop *l, struct chunk *c)
+{
+    struct uring_state *st = state_of(l);
+    give_buffer(st, (unsigned)((struct uring_chunk *)c - st->chunks));
+    while (unlikely(st->starved)) {
+        struct stream *s = st->starved;
+        st->starved = s->next_starved;
+        s->starved = false;
+        if (s->reading && !s->armed) arm_receive(l, s);
+    }
+}
+
+static void received(struct loop *l, struct stream *s, const struct io_uring_cqe *cqe)
+{
+    struct uring_state *st = state_of(l);
+    bool more = cqe->flags & IORING_CQE_F_MORE;
+    if (!more) {
+        s->armed = false;
+        s->inflight--;
+    }
+    if (cqe->res > 0) {
+        struct uring_chunk *c = &st->chunks[cqe->flags >> IORING_CQE_BUFFER_SHIFT];
+        c->head.refs = 1;
+        __atomic_store_n(&l->bytes_in, l->bytes_in + (uint64_t)cqe->res, __ATOMIC_RELAXED);
+        if (!s->closed) l->handler->on_data(l->ctx, s, &c->head, c->bytes, (size_t)cqe->res);
+        chunk_unref(&c->head);
+    } else if (!s->closed && cqe->res != -ENOBUFS && cqe->res != -ECANCELED) {
+        s->reading = false;
+        l->handler->on_end(l->ctx, s, cqe->res);
+    }
+    if (s->closed) {
+        forget_if_idle(l, s);
+    } else if (!s->armed && s->reading && !s->starved) {
+        if (cqe->res != -ENOBUFS) {
+            arm_receive(l, s);
+        } else {
+            s->starved = true;
+            s->next_starved = st->starved;
+            st->starved = s;
+        }
+    }
+}
+
+static void sent(struct loop *l, struct stream *s, int res)
+{
+    s->sending = false;
+    s->inflight--;
+    if (s->closed) {
+        forget_if_idle(l, s);
+        return;
+    }
+    if (res < 0) { /* the receive side will say why */
+        s->sent = s->out.len = 0;
+        loop_buf_put(l, &s->flying);
+        shutdown(s->fd, SHUT_RDWR);
+        return;
+    }
+    __atomic_store_n(&l->bytes_out, l->bytes_out + (uint64_t)res, __ATOMIC_RELAXED);
+    s->sent += (size_t)res;
+    if (s->sent < s->flying.len) {
+        send_rest(l, s);
+        return;
+    }
+    s->sent = 0;
+    loop_buf_put(l, &s->flying);
+    if (s->out.len) uring_flush(l, s);
+    else l->handler->on_drained(l->ctx, s);
+}
+
+static void accepted(struct loop *l, int i, const struct io_uring_cqe *cqe)
+{
+    if (cqe->res >= 0) loop_accepted(l, l->listeners[i].tag, cqe->res);
+    if (!(cqe->flags & IORING_CQE_F_MORE) && l->listeners[i].fd >= 0 && cqe->res != -ECANCELED) uring_listen(l, i);
+}
+
+static void handle(struct loop *l, const struct io_uring_cqe *cqe)
+{
+    uintptr_t target = cqe->user_data & ~(uint64_t)TAG_MASK;
+    uint64_t count;
+    ssize_t n;
+    switch (cqe->user_data & TAG_MASK) {
+    case TAG_RECEIVE: received(l, (struct stream *)target, cqe); break;
+    case TAG_SEND: sent(l, (struct stream *)target, cqe->res); break;
+    case TAG_ACCEPT: accepted(l, (int)(target >> 3), cqe); break;
+    case TAG_WAKE:
+        n = read(l->wake_fd, &count, sizeof count);
+        (void)n;
+        if (!(cqe->flags & IORING_CQE_F_MORE)) ARM(l, NULL, TAG_WAKE, io_uring_prep_poll_multishot, l->wake_fd, POLLIN);
+        break;
+    default: break;
+    }
+}
+
+static void submit_and_wait(struct io_uring *r, int timeout_ms)
+{
+    struct io_uring_cqe *cqe;
+    if (timeout_ms < 0) {
+        io_uring_submit_and_wait(r, 1);
+    } else if (timeout_ms == 0) {
+        io_uring_submit(r);
+        io_uring_get_events(r);
+    } else {
+        struct __kernel_timespec ts = {.tv_sec = timeout_ms / 1000, .tv_nsec = timeout_ms % 1000 * 1000000ll};
+        io_uring_submit_and_wait_timeout(r, &cqe, 1, &ts, NULL);
+    }
+}
+
+static int uring_turn(struct loop *l, int timeout_ms)
+{
+    struct io_uring *r = &state_of(l)->ring;
+    struct io_uring_cqe *cqe;
+    unsigned head, n = 0;
+    submit_and_wait(r, timeout_ms);
+    io_uring_for_each_cqe(r, head, cqe)
+    {
+        handle(l, cqe);
+        n++;
+    }
+    io_uring_cq_advance(r, n);
+    return (int)n;
+}
+
+const struct backend backend_uring = {
+    .name = "io_uring",
+    .open = uring_open,
+    .close = uring_close,
+    .turn = uring_turn,
+    .listen = uring_listen,
+    .unlisten = uring_unlisten,
+    .attach = uring_attach,
+    .read = uring_read,
+    .flush = uring_flush,
+    .detach = uring_detach,
+    .recycle = uring_recycle,
+};

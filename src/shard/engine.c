@@ -1,0 +1,208 @@
+#include "shard/engine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/mem.h"
+
+enum { DRAIN_ROUNDS = 4 }; /* a helper empties a mailbox this often, then the home worker gets the token */
+
+struct engine *engine_new(uint32_t shards, uint64_t seed, const struct command_table *commands)
+{
+    CHECK(shards >= 1 && shards <= UINT16_MAX);
+    struct engine *e = mem_zalloc(sizeof *e);
+    e->route = (struct route){.seed = seed, .shards = shards};
+    e->commands = commands;
+    e->limits = (struct store_limits){.hash_entries = 128,
+                                      .hash_value = 64,
+                                      .set_ints = 512,
+                                      .set_entries = 128,
+                                      .set_value = 64,
+                                      .zset_entries = 128,
+                                      .zset_value = 64,
+                                      .list_size = -2,
+                                      .lfu_log_factor = 10,
+                                      .lfu_decay_minutes = 1};
+    atomic_init(&e->slow_ticks, UINT64_MAX);
+    e->stores = mem_zalloc(shards * sizeof *e->stores);
+    e->shards = aligned_alloc(_Alignof(struct shard), shards * sizeof *e->shards);
+    CHECK(e->shards);
+    memset(e->shards, 0, shards * sizeof *e->shards);
+    for (uint32_t i = 0; i < shards; i++) {
+        e->stores[i] = store_new(seed, &e->limits, seed + i + 1);
+        e->shards[i].id = (uint16_t)i;
+        e->shards[i].store = e->stores[i];
+    }
+    return e;
+}
+
+void engine_free(struct engine *e)
+{
+    for (uint32_t i = 0; i < e->route.shards; i++) store_free(e->stores[i]);
+    free(e->shards);
+    mem_free(e->stores);
+    mem_free(e->workers);
+    mem_free(e);
+}
+
+void engine_init_worker(struct worker *w, struct engine *e)
+{
+    memset(w, 0, sizeof *w);
+    w->engine = e;
+    w->id = (uint16_t)e->n_workers;
+    w->runnable_end = &w->runnable;
+    w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    CHECK(w->wake_fd >= 0);
+    rng_init(&w->rng, e->route.seed ^ (0x9e3779b97f4a7c15ull * (w->id + 1u)));
+    w->commands = mem_zalloc(command_count(e->commands) * sizeof *w->commands);
+    w->x = (struct exec){.route = &e->route, .stores = e->stores, .rng = &w->rng, .host = &e->host};
+    engine_clock(w);
+    e->workers = mem_resize(e->workers, (e->n_workers + 1) * sizeof *e->workers);
+    e->workers[e->n_workers++] = w;
+    for (uint32_t i = 0; i < e->route.shards; i++) e->shards[i].home = (uint16_t)(i % e->n_workers);
+}
+
+void engine_fini_worker(struct worker *w)
+{
+    for (size_t i = 0; i < command_count(w->engine->commands); i++) mem_free(w->commands[i].hist);
+    mem_free(w->commands);
+    mem_free(w->release_later);
+    close(w->wake_fd);
+}
+
+void engine_clock(struct worker *w)
+{
+    w->now_ms = clock_unix_ms();
+    w->now_ticks = clock_ticks();
+}
+
+/* ---- mailboxes: a stack that is emptied at once and reversed, so FIFO */
+
+static void mailbox_push(mailbox *box, struct mail *m)
+{
+    struct mail *head = atomic_load_explicit(box, memory_order_relaxed);
+    do m->next = head;
+    while (!atomic_compare_exchange_weak_explicit(box, &head, m, memory_order_seq_cst, memory_order_relaxed));
+}
+
+static struct mail *mailbox_take(mailbox *box)
+{
+    struct mail *m = atomic_exchange_explicit(box, NULL, memory_order_acquire), *oldest = NULL;
+    while (m) {
+        struct mail *next = m->next;
+        m->next = oldest;
+        oldest = m;
+        m = next;
+    }
+    return oldest;
+}
+
+/* ---- tokens */
+
+static void receive_token(struct worker *w, struct mail *m)
+{
+    struct shard *s = (struct shard *)((char *)m - offsetof(struct shard, handover));
+    engine_release(w, s);
+}
+
+/* Runs the shard's mailbox. False: the token is no longer ours. */
+static bool drain(struct worker *w, struct shard *s)
+{
+    for (int round = 0;; round++) {
+        struct mail *m = s->backlog;
+        if (m) s->backlog = NULL;
+        else if (likely(!atomic_load(&s->inbox)) || !(m = mailbox_take(&s->inbox))) return true;
+        if (round >= DRAIN_ROUNDS && s->home != w->id) { /* helped enough: no connection's thread is captured by a hot shard */
+            s->backlog = m;
+            s->handover = (struct mail){.to_worker = receive_token};
+            STAT_ADD(w->stats.handovers, 1);
+            engine_send(w->engine, s->home, &s->handover);
+            return false;
+        }
+        while (m) {
+            struct mail *rest = m->next;
+            atomic_fetch_sub_explicit(&s->depth, 1, memory_order_relaxed);
+            STAT_ADD(w->stats.helped, 1);
+            if (!m->to_shard(w, s, m)) { /* the task owns the shard from here on; it releases it later */
+                s->backlog = rest;
+                return false;
+            }
+            m = rest;
+        }
+    }
+}
+
+static void release_later(struct worker *w, struct shard *s)
+{
+    if (w->n_release_later == w->cap_release_later) {
+        w->cap_release_later = w->cap_release_later * 2 + 16;
+        w->release_later = mem_resize(w->release_later, w->cap_release_later * sizeof *w->release_later);
+    }
+    w->release_later[w->n_release_later++] = s;
+}
+
+void engine_release(struct worker *w, struct shard *s)
+{
+    if (unlikely(w->draining)) {
+        release_later(w, s);
+        return;
+    }
+    w->draining = true;
+    for (;;) {
+        while (drain(w, s)) {
+            atomic_store(&s->token, 0);
+            if (likely(!atomic_load(&s->inbox)) || !engine_try(s)) break;
+        }
+        if (likely(!w->n_release_later)) break;
+        s = w->release_later[--w->n_release_later];
+    }
+    w->draining = false;
+}
+
+void engine_post(struct worker *w, struct shard *s, struct mail *m)
+{
+    atomic_fetch_add_explicit(&s->depth, 1, memory_order_relaxed);
+    STAT_ADD(w->stats.travelled, 1);
+    mailbox_push(&s->inbox, m);
+    if (engine_try(s)) engine_release(w, s); /* the holder left in between: run the mailbox ourselves */
+}
+
+/* ---- workers */
+
+void engine_send(struct engine *e, uint32_t to, struct mail *m)
+{
+    struct worker *w = e->workers[to];
+    mailbox_push(&w->inbox, m);
+    if (!atomic_load(&w->sleeping) || !atomic_exchange(&w->sleeping, false)) return;
+    uint64_t one = 1;
+    ssize_t n = write(w->wake_fd, &one, sizeof one);
+    CHECK(n == sizeof one || errno == EAGAIN); /* EAGAIN: the counter is full, so it will wake */
+}
+
+void engine_receive(struct worker *w)
+{
+    if (likely(!atomic_load_explicit(&w->inbox, memory_order_relaxed))) return;
+    for (struct mail *m = mailbox_take(&w->inbox); m;) {
+        struct mail *next = m->next;
+        m->to_worker(w, m);
+        m = next;
+    }
+}
+
+bool engine_may_sleep(struct worker *w)
+{
+    atomic_store(&w->sleeping, true);
+    if (!atomic_load(&w->inbox)) return true;
+    atomic_store_explicit(&w->sleeping, false, memory_order_relaxed);
+    return false;
+}
+
+void engine_awake(struct worker *w)
+{
+    if (atomic_load_explicit(&w->sleeping, memory_order_relaxed))
+        atomic_store_explicit(&w->sleeping, false, memory_order_relaxed);
+}

@@ -1,0 +1,133 @@
+/* The engine: shards, the workers that run them, and the one way work passes between threads.
+ *
+ * A shard is a store and a token. Whoever holds the token is, for that moment, the shard's one thread. A worker takes the token of
+ * the shard it needs with one compare-and-swap and runs the command itself, its home shard or a foreign one alike; only if the
+ * token is busy the work goes into the shard's mailbox, and whoever holds the token runs it. A worker also has an inbox: finished
+ * work, handed-over tokens, messages from other workers.
+ *
+ * Rules
+ *  R1. Nothing blocks, sleeps or does I/O under a token.
+ *  R2. A token is set free only after its mailbox was seen empty. engine_post pushes and then looks at the token; engine_release
+ *      frees the token and then looks at the mailbox; all four are seq_cst, so one of the two sees the other: no message is lost,
+ *      and none needs a wake-up.
+ *  R3. Tokens held together are taken in ascending order of shards. A task that meets a busy one travels into that shard's
+ *      mailbox and keeps the lower ones: no thread waits for a token, so there is no deadlock; mailboxes are FIFO, so there is
+ *      no starvation.
+ *  R4. A worker's inbox is pushed first and its `sleeping` flag read after (seq_cst); the worker sets the flag first and looks
+ *      at the inbox after.
+ *  R5. Work found while draining never recurses: what needs another token goes to the worker's runnable list. */
+#pragma once
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/hist.h"
+#include "base/rng.h"
+#include "command/command.h"
+#include "route/route.h"
+#include "store/store.h"
+
+struct worker;
+struct shard;
+struct task;
+struct engine;
+
+/* A message. Embedded in what it carries; belongs to whoever it was sent to until its function has run. */
+struct mail {
+    struct mail *next;
+    void (*to_worker)(struct worker *w, struct mail *m);                 /* run by the worker it was sent to */
+    bool (*to_shard)(struct worker *w, struct shard *s, struct mail *m); /* run by the token's holder; false: took the token along */
+};
+
+typedef _Atomic(struct mail *) mailbox;
+
+struct shard_stats { /* written by the token's holder, read by anyone: relaxed */
+    uint64_t ops, local, foreign;
+};
+
+struct shard {
+    _Alignas(64) atomic_uint token; /* 1: held */
+    uint16_t id, home;              /* home: the worker that does its background work and gets the token from tired helpers */
+    struct store *store;
+    struct mail *backlog;           /* the token's holder's: the rest of a drain that was cut short */
+    struct shard_stats stats;
+    _Alignas(64) mailbox inbox;
+    atomic_uint depth;              /* messages posted and not yet run */
+    struct mail handover;
+};
+
+struct command_stat { /* of one command on one worker; relaxed */
+    uint64_t calls, ticks, rejected, failed;
+    struct hist *hist; /* made at the first call */
+};
+
+struct worker_stats { /* relaxed; one writer */
+    uint64_t commands, turns, wakeups, travelled, handovers, helped;
+    uint64_t bytes_in, bytes_out;
+};
+
+struct worker {
+    struct engine *engine;
+    uint16_t id;
+    int wake_fd;               /* eventfd: written to end its sleep */
+    struct task *runnable;     /* tasks that can go on, oldest first */
+    struct task **runnable_end;
+    bool draining;
+    struct shard **release_later; /* tokens to release when the drain in progress is over */
+    uint32_t n_release_later, cap_release_later;
+    int64_t now_ms;            /* the turn's time */
+    uint64_t now_ticks;        /* when it was read */
+    struct rng rng;
+    struct exec x;             /* the running command; constant parts filled once */
+    struct command_stat *commands; /* [command_count] */
+    struct worker_stats stats;
+    _Alignas(64) mailbox inbox;
+    _Alignas(64) atomic_bool sleeping;
+};
+
+struct engine_hooks { /* what the server adds; called on any worker thread; may be NULL */
+    void (*slow)(void *ctx, const struct task *t, const struct exec *x, uint64_t ticks); /* a command took slow_ticks or longer */
+    void (*error)(void *ctx, struct worker *w, struct slice text);                       /* a command answered an error */
+    void *ctx;
+};
+
+struct engine {
+    struct route route;
+    struct store **stores; /* [route.shards] */
+    struct shard *shards;
+    struct worker **workers;
+    uint32_t n_workers;
+    const struct command_table *commands;
+    struct store_limits limits;
+    struct exec_host host;
+    struct engine_hooks hooks;
+    _Atomic uint64_t slow_ticks; /* UINT64_MAX: never */
+    atomic_bool track_latency;
+};
+
+/* Shards without workers yet; hooks, host and limits are the caller's to fill before the first command. */
+struct engine *engine_new(uint32_t shards, uint64_t seed, const struct command_table *commands);
+void engine_free(struct engine *e);
+void engine_init_worker(struct worker *w, struct engine *e); /* joins the engine, which keeps it; before the threads start */
+void engine_fini_worker(struct worker *w);
+
+/* ---- tokens */
+static inline bool engine_try(struct shard *s)
+{
+    unsigned free_token = 0;
+    return !atomic_load(&s->token) && atomic_compare_exchange_strong(&s->token, &free_token, 1);
+}
+void engine_release(struct worker *w, struct shard *s);
+void engine_post(struct worker *w, struct shard *s, struct mail *m); /* takes m */
+
+/* ---- workers */
+void engine_send(struct engine *e, uint32_t to, struct mail *m); /* takes m; any thread */
+void engine_receive(struct worker *w);                           /* runs the inbox */
+bool engine_may_sleep(struct worker *w);                         /* announces sleep; false: there is work, do not */
+void engine_awake(struct worker *w);
+void engine_clock(struct worker *w);                             /* reads the clock into now_ms */
+
+/* Counters with one writer that others may read. */
+#define STAT_ADD(counter, n) \
+    __atomic_store_n(&(counter), __atomic_load_n(&(counter), __ATOMIC_RELAXED) + (n), __ATOMIC_RELAXED)
+#define STAT_GET(counter) __atomic_load_n(&(counter), __ATOMIC_RELAXED)

@@ -1,0 +1,421 @@
+#include "shard/task.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "shard/wait.h"
+#include "store/interest.h"
+
+enum {
+    HOLD_MAX = 64,      /* requests run under one hold of a token before others get their turn */
+    LOOK_AHEAD = 12,    /* requests whose entries are touched in advance */
+    KEYS_ON_STACK = 64,
+};
+
+/* ---- building */
+
+static void *grown(void *array, uint32_t *cap, uint32_t need, size_t each)
+{
+    if (likely(need <= *cap)) return array;
+    uint32_t c = *cap ? *cap : 16;
+    while (c < need) c *= 2;
+    *cap = c;
+    return mem_resize(array, c * each);
+}
+
+void task_add_shard(struct task *t, struct request *r, uint32_t shard)
+{
+    uint32_t i = r->first_shard + r->n_shards;
+    for (; i > r->first_shard && t->shards[i - 1] >= shard; i--)
+        if (t->shards[i - 1] == shard) return;
+    t->shards = grown(t->shards, &t->cap_shards, t->n_shards + 1, sizeof *t->shards);
+    memmove(t->shards + i + 1, t->shards + i, (t->n_shards - i) * sizeof *t->shards);
+    t->shards[i] = (uint16_t)shard;
+    t->n_shards++;
+    r->n_shards++;
+}
+
+void task_add_all_shards(struct task *t, struct request *r, const struct engine *e)
+{
+    t->n_shards = r->first_shard;
+    r->n_shards = e->route.shards;
+    t->shards = grown(t->shards, &t->cap_shards, t->n_shards + r->n_shards, sizeof *t->shards);
+    for (uint32_t i = 0; i < r->n_shards; i++) t->shards[t->n_shards++] = (uint16_t)i;
+}
+
+static void route_keys(struct task *t, const struct engine *e, struct request *r, const struct slice *argv)
+{
+    uint32_t on_stack[KEYS_ON_STACK], *at = on_stack;
+    int n = command_keys(r->cmd, argv, r->argc, at, KEYS_ON_STACK);
+    if (n > KEYS_ON_STACK) {
+        at = mem_alloc((size_t)n * sizeof *at);
+        n = command_keys(r->cmd, argv, r->argc, at, n);
+    }
+    if (n == 1) {
+        r->hash = keyhash(argv[at[0]], e->route.seed);
+        r->have_hash = at[0] == (uint32_t)r->cmd->first_key;
+        r->shard = route_shard(&e->route, r->hash);
+        r->kind = REQUEST_ONE;
+    } else {
+        r->kind = REQUEST_MANY; /* n < 1: the command answers its own syntax error and touches nothing */
+        for (int i = 0; i < n; i++) task_add_shard(t, r, route_shard(&e->route, keyhash(argv[at[i]], e->route.seed)));
+    }
+    if (at != on_stack) mem_free(at);
+}
+
+static void find_shards(struct task *t, const struct engine *e, struct request *r, const struct slice *argv)
+{
+    const struct command *c = r->cmd;
+    r->first_shard = t->n_shards;
+    r->n_shards = 0;
+    r->have_hash = r->at_home = false;
+    uint64_t position;
+    switch (c->class) {
+    case CLASS_KEYED:
+        if (likely(c->first_key == c->last_key && c->first_key == 1 && !(c->flags & CMD_MOVABLE_KEYS))) {
+            r->hash = keyhash(argv[1], e->route.seed);
+            r->have_hash = true;
+            r->shard = route_shard(&e->route, r->hash);
+            r->kind = REQUEST_ONE;
+        } else if (c->needs_all && c->needs_all(argv, r->argc)) {
+            r->kind = REQUEST_MANY;
+            task_add_all_shards(t, r, e);
+        } else {
+            route_keys(t, e, r, argv);
+        }
+        break;
+    case CLASS_ALL:
+        r->kind = REQUEST_MANY;
+        task_add_all_shards(t, r, e);
+        break;
+    case CLASS_EACH: r->kind = REQUEST_EACH; break;
+    case CLASS_CURSOR:
+        r->kind = REQUEST_ONE;
+        if (!exec_cursor_parse(argv[1], e->route.shards, &position, &r->shard)) r->shard = 0;
+        break;
+    case CLASS_LOCAL: r->kind = REQUEST_MANY; break;
+    }
+}
+
+struct request *task_add(struct task *t, const struct engine *e, const struct command *cmd, const struct slice *argv, uint32_t argc)
+{
+    t->requests = grown(t->requests, &t->cap_requests, t->n_requests + 1, sizeof *t->requests);
+    t->args = grown(t->args, &t->cap_args, t->n_args + argc, sizeof *t->args);
+    struct request *r = &t->requests[t->n_requests++];
+    r->cmd = cmd;
+    r->first_arg = t->n_args;
+    r->argc = argc;
+    memcpy(t->args + t->n_args, argv, argc * sizeof *argv);
+    t->n_args += argc;
+    if (cmd) find_shards(t, e, r, argv);
+    return r;
+}
+
+void task_clear(struct task *t)
+{
+    t->n_requests = t->n_args = t->n_shards = t->pos = t->end = t->held = 0;
+    t->blocked = NULL;
+}
+
+void task_fini(struct task *t)
+{
+    mem_free(t->requests);
+    mem_free(t->args);
+    mem_free(t->shards);
+    buf_fini(&t->carry);
+}
+
+/* ---- running */
+
+void task_enter(struct worker *w, struct shard *s)
+{
+    if (s->store->now_ms < w->now_ms) s->store->now_ms = w->now_ms;
+}
+
+static void count_command(struct worker *w, const struct task *t, struct exec *x, uint64_t ticks, bool failed)
+{
+    struct engine *e = w->engine;
+    struct command_stat *c = &w->commands[command_index(e->commands, x->cmd)];
+    STAT_ADD(c->calls, 1);
+    STAT_ADD(c->ticks, ticks);
+    if (unlikely(failed)) STAT_ADD(c->failed, 1);
+    if (likely(atomic_load_explicit(&e->track_latency, memory_order_relaxed))) {
+        if (unlikely(!c->hist)) __atomic_store_n(&c->hist, mem_zalloc(sizeof *c->hist), __ATOMIC_RELEASE);
+        hist_add(c->hist, ticks);
+    }
+    if (unlikely(ticks >= atomic_load_explicit(&e->slow_ticks, memory_order_relaxed)) && e->hooks.slow)
+        e->hooks.slow(e->hooks.ctx, t, x, ticks);
+}
+
+/* Calls the command's function and accounts for it. */
+static void call(struct worker *w, const struct task *t, struct exec *x)
+{
+    struct engine *e = w->engine;
+    uint64_t start = clock_ticks();
+    if (unlikely(start - w->now_ticks > 1000 * (uint64_t)clock_ticks_per_us())) engine_clock(w);
+    x->now_ms = w->now_ms;
+    struct buf *out = x->out.out;
+    size_t reply_at = out->len;
+    x->cmd->fn(x);
+    bool failed = out->len > reply_at && out->p[reply_at] == '-';
+    count_command(w, t, x, clock_ticks() - start, failed);
+    if (unlikely(failed) && e->hooks.error)
+        e->hooks.error(e->hooks.ctx, w, slice_of(out->p + reply_at, out->len - reply_at));
+    STAT_ADD(w->stats.commands, 1);
+}
+
+static struct exec *set_up(struct worker *w, struct task *t, const struct request *r)
+{
+    struct exec *x = &w->x;
+    x->cmd = r->cmd;
+    x->argv = t->args + r->first_arg;
+    x->argc = r->argc;
+    x->db = t->db;
+    x->out = (struct reply){.out = t->out, .resp = t->resp};
+    x->session = t->session;
+    x->key_hash = r->hash;
+    x->have_hash = r->have_hash;
+    x->in_multi = false;
+    x->retry = t->waiter != NULL;
+    x->block.wanted = false;
+    return x;
+}
+
+void task_run_command(struct worker *w, const struct task *t, const struct command *cmd, const struct slice *argv, uint32_t argc)
+{
+    struct exec *x = &w->x;
+    x->cmd = cmd;
+    x->argv = argv;
+    x->argc = argc;
+    x->db = t->db;
+    x->have_hash = false;
+    x->in_multi = true;
+    x->retry = false;
+    x->block.wanted = false;
+    call(w, t, x);
+}
+
+/* Runs the request at pos, all its tokens held. False: it blocked, and the task ends here. */
+static bool run_request(struct worker *w, struct task *t, struct shard *s)
+{
+    struct request *r = &t->requests[t->pos];
+    struct exec *x = set_up(w, t, r);
+    if (s) x->shard = s->id;
+    call(w, t, x);
+    if (unlikely(x->block.wanted)) {
+        t->blocked = wait_again(w, t, x, r);
+        return false;
+    }
+    if (unlikely(t->waiter != NULL)) wait_served(w, t->waiter);
+    return true;
+}
+
+static void count_shard(struct shard *s, const struct task *t, uint32_t ops)
+{
+    STAT_ADD(s->stats.ops, ops);
+    if (s->home == t->home) STAT_ADD(s->stats.local, ops);
+    else STAT_ADD(s->stats.foreign, ops);
+}
+
+static void look_ahead(const struct task *t, const struct shard *s)
+{
+    const struct db *db = s->store->dbs[t->db];
+    if (!db) return;
+    uint32_t end = t->pos + LOOK_AHEAD < t->end ? t->pos + LOOK_AHEAD : t->end;
+    for (uint32_t i = t->pos; i < end; i++) {
+        const struct request *r = &t->requests[i];
+        if (r->kind == REQUEST_ONE && r->have_hash && r->shard == s->id) table_prefetch_entry(&db->keys, r->hash);
+    }
+}
+
+/* Runs the requests from pos on that need just this shard, whose token is held. False: the task ends early (blocked). */
+static bool run_on(struct worker *w, struct task *t, struct shard *s)
+{
+    task_enter(w, s);
+    uint32_t n = 0;
+    bool go_on = true;
+    while (go_on && t->pos < t->end && n < HOLD_MAX) {
+        const struct request *r = &t->requests[t->pos];
+        if (r->kind != REQUEST_ONE || r->shard != s->id) break;
+        if (n % LOOK_AHEAD == 0 && t->end - t->pos > 1) look_ahead(t, s);
+        go_on = run_request(w, t, s);
+        t->pos++;
+        n++;
+        if (unlikely(interest_any_ready(s->store->interests))) wait_serve(w, s);
+    }
+    count_shard(s, t, n);
+    if (!go_on) t->end = t->pos;
+    return go_on;
+}
+
+/* One shard of a request that visits each; the token is held. */
+static void run_each(struct worker *w, struct task *t, struct shard *s)
+{
+    task_enter(w, s);
+    struct exec *x = set_up(w, t, &t->requests[t->pos]);
+    if (t->held == 0) {
+        t->carry.len = 0;
+        t->carry_n = 0;
+    }
+    x->shard = s->id;
+    x->carry = &t->carry;
+    x->carry_n = t->carry_n;
+    call(w, t, x);
+    t->carry_n = x->carry_n;
+    count_shard(s, t, 1);
+    if (++t->held == w->engine->route.shards) {
+        t->held = 0;
+        t->pos++;
+    }
+}
+
+static bool go_to(struct worker *w, struct task *t, struct shard *s);
+
+/* Takes the tokens that the request at pos still lacks. False: the task went to the first busy one. */
+static bool acquire(struct worker *w, struct task *t)
+{
+    const struct request *r = &t->requests[t->pos];
+    while (t->held < r->n_shards) {
+        struct shard *s = &w->engine->shards[t->shards[r->first_shard + t->held]];
+        if (!engine_try(s)) return go_to(w, t, s);
+        t->held++;
+    }
+    return true;
+}
+
+/* Runs a request that holds several shards and releases all but `keep`. False: it was an attempt that found nothing; its waiter is
+ * back in line, and as soon as the tokens are free another thread may try again: the task is not ours any more. */
+static bool run_many(struct worker *w, struct task *t, const struct shard *keep)
+{
+    struct request *r = &t->requests[t->pos];
+    struct shard *shards = w->engine->shards;
+    const uint16_t *ids = t->shards + r->first_shard;
+    uint32_t n = r->n_shards;
+    for (uint32_t i = 0; i < n; i++) task_enter(w, &shards[ids[i]]);
+    bool go_on = run_request(w, t, NULL);
+    for (uint32_t i = 0; i < n; i++) {
+        struct shard *s = &shards[ids[i]];
+        count_shard(s, t, 1);
+        if (unlikely(interest_any_ready(s->store->interests))) wait_serve(w, s);
+    }
+    bool ours = go_on || !t->waiter;
+    if (ours) {
+        t->pos++;
+        t->held = 0;
+        if (!go_on) t->end = t->pos;
+    }
+    for (uint32_t i = n; i-- > 0;) { /* the lowest last: as long as it is held nobody can end the waiter that owns ids */
+        struct shard *s = &shards[ids[i]];
+        if (s != keep) engine_release(w, s);
+    }
+    return ours;
+}
+
+static void deliver(struct worker *w, struct mail *m)
+{
+    struct task *t = (struct task *)m;
+    t->finish(w, t);
+}
+
+static void go_home(struct worker *w, struct task *t)
+{
+    t->mail.to_worker = deliver;
+    engine_send(w->engine, t->home, &t->mail);
+}
+
+static void resume_at_home(struct worker *w, struct mail *m)
+{
+    struct task *t = (struct task *)m;
+    if (run_many(w, t, NULL)) task_schedule(w, t);
+}
+
+/* The request at pos has its tokens but must run on the home worker, which this is not: the task goes there, tokens and all. */
+static bool sent_home(struct worker *w, struct task *t)
+{
+    if (likely(!t->requests[t->pos].at_home || w->id == t->home)) return false;
+    t->mail.to_worker = resume_at_home;
+    engine_send(w->engine, t->home, &t->mail);
+    return true;
+}
+
+/* The token of the shard the task was waiting for is here. */
+static bool arrive(struct worker *w, struct shard *s, struct mail *m)
+{
+    struct task *t = (struct task *)m;
+    switch (t->requests[t->pos].kind) {
+    case REQUEST_ONE: run_on(w, t, s); break;
+    case REQUEST_EACH: run_each(w, t, s); break;
+    default:
+        t->held++;
+        if (!acquire(w, t) || sent_home(w, t)) return false; /* the token went along */
+        if (!run_many(w, t, s)) return true;
+    }
+    if (t->pos == t->end) go_home(w, t);
+    else task_schedule(w, t);
+    return true;
+}
+
+static bool go_to(struct worker *w, struct task *t, struct shard *s)
+{
+    t->sync = false;
+    t->mail.to_shard = arrive;
+    engine_post(w, s, &t->mail);
+    return false;
+}
+
+/* True: done. False: on its way, not ours any more. */
+static bool advance(struct worker *w, struct task *t)
+{
+    struct shard *shards = w->engine->shards;
+    while (t->pos < t->end) {
+        const struct request *r = &t->requests[t->pos];
+        struct shard *s = NULL;
+        if (likely(r->kind == REQUEST_ONE)) s = &shards[r->shard];
+        else if (r->kind == REQUEST_EACH) s = &shards[t->held];
+        if (!s) {
+            if (!acquire(w, t) || sent_home(w, t)) return false;
+            if (!run_many(w, t, NULL)) return false;
+            continue;
+        }
+        if (!engine_try(s)) return go_to(w, t, s);
+        if (r->kind == REQUEST_ONE) run_on(w, t, s);
+        else run_each(w, t, s);
+        engine_release(w, s);
+    }
+    return true;
+}
+
+bool task_start(struct worker *w, struct task *t)
+{
+    t->sync = true;
+    return advance(w, t);
+}
+
+void task_schedule(struct worker *w, struct task *t)
+{
+    t->sync = false;
+    t->next_runnable = NULL;
+    *w->runnable_end = t;
+    w->runnable_end = &t->next_runnable;
+}
+
+void task_pump(struct worker *w)
+{
+    while (w->runnable) {
+        struct task *t = w->runnable;
+        w->runnable = t->next_runnable;
+        if (!w->runnable) w->runnable_end = &w->runnable;
+        if (advance(w, t)) go_home(w, t);
+    }
+}
+
+bool task_attempt(struct worker *w, struct task *t, struct shard *s)
+{
+    t->pos = 0;
+    if (!run_request(w, t, s)) return false;
+    t->pos = t->end = 1;
+    go_home(w, t);
+    return true;
+}

@@ -1,0 +1,73 @@
+/* A task: parsed requests on their way through the shards they need.
+ *
+ * The requests of a task run in order, each under the tokens of its shards, their replies appended to one buffer in that order. The thread that starts a task runs
+ * it as far as tokens are free. At a busy token the task itself travels into that shard's mailbox, with all that is left of it, and
+ * goes on wherever the token is: replies stay in order, later requests never overtake earlier ones, and a crossing costs no wake-up. When
+ * the last request has run, the task returns to its home worker.
+ *
+ * Ownership: a task and everything it points to belong to the thread that is running it; posting hands it over. */
+#pragma once
+#include "shard/engine.h"
+
+struct waiter;
+
+enum request_kind {
+    REQUEST_ONE,  /* one shard */
+    REQUEST_MANY, /* several (or no) shards, held together: task->shards[first_shard ...] ascending */
+    REQUEST_EACH, /* every shard in turn */
+};
+
+struct request {
+    const struct command *cmd;
+    uint32_t first_arg, argc; /* in task->args */
+    uint64_t hash;            /* of the first key, if have_hash */
+    uint32_t shard;           /* REQUEST_ONE */
+    uint32_t first_shard, n_shards; /* REQUEST_MANY */
+    uint8_t kind;
+    bool have_hash;
+    bool at_home;             /* must run on the home worker: it touches what only that may touch */
+};
+
+struct task {
+    struct mail mail;
+    struct task *next_runnable;
+    void (*finish)(struct worker *w, struct task *t); /* called on the home worker when done, unless it ended where it began */
+    void *session;           /* handed to commands */
+    struct waiter *waiter;   /* this task is the attempt of a blocked command */
+    struct waiter *blocked;  /* set when the request at pos - 1 blocked: the task ended there */
+    struct request *requests;
+    struct slice *args;
+    uint16_t *shards;
+    uint32_t n_requests, n_args, n_shards;
+    uint32_t cap_requests, cap_args, cap_shards;
+    uint32_t pos, end;       /* requests [pos, end) are to run */
+    uint32_t held;           /* REQUEST_MANY: tokens taken so far; REQUEST_EACH: shards visited */
+    struct buf *out;
+    struct buf carry;        /* REQUEST_EACH */
+    int64_t carry_n;
+    uint16_t home, db;
+    uint8_t resp;
+    bool sync;               /* still on the thread that started it */
+};
+
+/* Adds a request with these arguments (slices are copied, bytes are not) and finds its shards. */
+struct request *task_add(struct task *t, const struct engine *e, const struct command *cmd, const struct slice *argv, uint32_t argc);
+/* As task_add for a request whose shards are the union of others': start empty, add shards, then sort. */
+void task_add_shard(struct task *t, struct request *r, uint32_t shard);
+void task_add_all_shards(struct task *t, struct request *r, const struct engine *e);
+void task_clear(struct task *t); /* no requests; memory is kept */
+void task_fini(struct task *t);
+
+/* Runs requests [pos, end). True: all done here. False: the task is on its way and no longer ours; finish will be called. */
+bool task_start(struct worker *w, struct task *t);
+/* Runs what the worker can go on with; call after anything that may release tokens. */
+void task_pump(struct worker *w);
+void task_schedule(struct worker *w, struct task *t); /* joins the runnable list */
+
+/* A waiter's one-shard command again, under that shard's token. True: it answered and is on its way home. */
+bool task_attempt(struct worker *w, struct task *t, struct shard *s);
+
+/* Runs one command whose tokens are held: for EXEC, which runs many. Sets up everything but x->session and x->out. */
+void task_run_command(struct worker *w, const struct task *t, const struct command *cmd, const struct slice *argv, uint32_t argc);
+/* Brings the shard's clock up to the worker's; after taking a token by hand. */
+void task_enter(struct worker *w, struct shard *s);

@@ -1,0 +1,157 @@
+#include "shard/wait.h"
+
+#include "base/check.h"
+#include "base/mem.h"
+
+static void finish_attempt(struct worker *w, struct task *t) { t->waiter->served(w, t->waiter); }
+
+/* A copy of the request with bytes of its own: the connection's input does not last. */
+static void copy_request(struct waiter *wt, const struct task *t, const struct request *r)
+{
+    struct task *a = &wt->task;
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < r->argc; i++) bytes += t->args[r->first_arg + i].n;
+    wt->bytes = mem_alloc(bytes + 1);
+    a->args = mem_alloc(r->argc * sizeof *a->args);
+    char *p = wt->bytes;
+    for (uint32_t i = 0; i < r->argc; i++) {
+        struct slice s = t->args[r->first_arg + i];
+        if (s.n) memcpy(p, s.p, s.n);
+        a->args[i] = slice_of(p, s.n);
+        p += s.n;
+    }
+    a->requests = mem_dup(r, sizeof *r);
+    a->requests[0].first_arg = a->requests[0].first_shard = 0;
+    if (r->n_shards) a->shards = mem_dup(t->shards + r->first_shard, r->n_shards * sizeof *a->shards);
+    a->n_requests = 1;
+    a->n_args = r->argc;
+    a->n_shards = r->n_shards;
+}
+
+static struct waiter *waiter_new(struct task *t, const struct exec *x, const struct request *r)
+{
+    struct waiter *wt = mem_zalloc(sizeof *wt + x->block.count * sizeof wt->interests[0]);
+    copy_request(wt, t, r);
+    wt->n = x->block.count;
+    wt->timeout_ms = x->block.timeout_ms;
+    wt->task.waiter = wt;
+    wt->task.finish = finish_attempt;
+    wt->task.session = t->session;
+    wt->task.home = t->home;
+    wt->task.db = t->db;
+    wt->task.resp = t->resp;
+    wt->task.out = &wt->answer;
+    wt->task.end = 1;
+    return wt;
+}
+
+static struct interests *interests_of(struct worker *w, uint64_t hash)
+{
+    return w->engine->stores[route_shard(&w->engine->route, hash)]->interests;
+}
+
+struct waiter *wait_again(struct worker *w, struct task *t, struct exec *x, struct request *r)
+{
+    struct waiter *wt = t->waiter;
+    if (wt) { /* an attempt found nothing: ready again, as it was */
+        t->pos = t->held = 0;
+        t->end = 1;
+        atomic_store(&wt->state, WAIT_WAITING);
+        return wt;
+    }
+    wt = waiter_new(t, x, r);
+    for (uint32_t i = 0; i < wt->n; i++) {
+        struct slice key = wt->task.args[x->block.first + i * x->block.step];
+        uint64_t hash = keyhash(key, w->engine->route.seed);
+        wt->interests[i].waiter = wt;
+        interest_add(interests_of(w, hash), &wt->interests[i], t->db, key, hash);
+    }
+    return wt;
+}
+
+static uint32_t shard_of_interest(struct worker *w, const struct interest *i)
+{
+    return route_shard(&w->engine->route, interest_hash(i));
+}
+
+void wait_served(struct worker *w, struct waiter *wt)
+{
+    for (uint32_t i = 0; i < wt->n; i++) { /* the others in line for these keys may be due as well */
+        struct interest *in = &wt->interests[i];
+        if (!in->key) continue;
+        struct interests *all = interests_of(w, interest_hash(in));
+        interest_ready(all, in);
+        interest_remove(all, in);
+    }
+    atomic_store(&wt->state, WAIT_SERVED);
+}
+
+/* What the commands of a group wait for. */
+static bool waits_for(const struct waiter *wt, enum type t)
+{
+    const char *group = wt->task.requests[0].cmd->group;
+    if (t == TYPE_LIST) return strcmp(group, "list") == 0;
+    if (t == TYPE_ZSET) return strcmp(group, "sorted-set") == 0;
+    return t == TYPE_STREAM && strcmp(group, "stream") == 0;
+}
+
+/* Tries to serve the first fitting waiter of a ready key. One that spans shards is tried by a task of its own, which calls the key ready
+ * again when it ends; so does one that was served here: both ways the next in line gets its turn. */
+static void serve_key(struct worker *w, struct shard *s, enum type type, struct interest *i)
+{
+    for (; i; i = i->next) {
+        struct waiter *wt = i->waiter;
+        int waiting = WAIT_WAITING;
+        if (i->dirty || !waits_for(wt, type) ||
+            !atomic_compare_exchange_strong(&wt->state, &waiting, WAIT_ATTEMPT))
+            continue;
+        wt->task.blocked = NULL;
+        if (wt->task.requests[0].kind == REQUEST_ONE) task_attempt(w, &wt->task, s);
+        else task_schedule(w, &wt->task);
+        return;
+    }
+}
+
+void wait_serve(struct worker *w, struct shard *s)
+{
+    struct interest *first;
+    struct place at;
+    uint16_t db;
+    struct slice key;
+    while (interest_next_ready(s->store->interests, &db, &key, &first)) {
+        store_peek(s->store, db, keyhash(key, w->engine->route.seed), key, &at);
+        if (at.e) serve_key(w, s, entry_type(at.e), first);
+    }
+}
+
+/* ---- giving up */
+
+static bool clean_up(struct worker *w, struct shard *s, struct mail *m)
+{
+    struct waiter *wt = (struct waiter *)m;
+    const struct request *r = &wt->task.requests[0];
+    for (uint32_t i = 0; i < wt->n; i++)
+        if (wt->interests[i].key && shard_of_interest(w, &wt->interests[i]) == s->id)
+            interest_remove(s->store->interests, &wt->interests[i]);
+    if (r->kind == REQUEST_ONE || ++wt->cleaned == r->n_shards) wait_free(wt);
+    else engine_post(w, &w->engine->shards[wt->task.shards[wt->cleaned]], &wt->task.mail);
+    return true;
+}
+
+bool wait_cancel(struct worker *w, struct waiter *wt)
+{
+    int waiting = WAIT_WAITING;
+    if (!atomic_compare_exchange_strong(&wt->state, &waiting, WAIT_CANCELLED)) return false;
+    const struct request *r = &wt->task.requests[0];
+    wt->task.mail.to_shard = clean_up;
+    engine_post(w, &w->engine->shards[r->kind == REQUEST_ONE ? r->shard : wt->task.shards[0]], &wt->task.mail);
+    return true;
+}
+
+void wait_free(struct waiter *wt)
+{
+    task_fini(&wt->task);
+    buf_fini(&wt->answer);
+    mem_free(wt->bytes);
+    mem_free(wt);
+}

@@ -1,0 +1,35 @@
+/* Waiting for keys: BLPOP and its kin.
+ *
+ * A blocked command leaves a waiter at each of its keys. When one of them becomes ready, whoever holds the shard runs the command again for the waiter that came
+ * first: at once if all the command's shards are held, else as a task that travels like any other (the "attempt"). If the attempt finds nothing (somebody took it), the waiter
+ * is back where it was, first in line. Otherwise its answer goes to the home worker and all its interests are gone.
+ *
+ * State: WAITING -> ATTEMPT -> WAITING | SERVED; WAITING -> CANCELLED (timeout, disconnect; home worker only). Only WAITING can be
+ * left by others, by compare-and-swap: so a waiter is served or cancelled, never both. */
+#pragma once
+#include "shard/task.h"
+#include "store/interest.h"
+
+enum wait_state { WAIT_WAITING, WAIT_ATTEMPT, WAIT_SERVED, WAIT_CANCELLED };
+
+struct waiter {
+    struct task task;      /* the command again, with its own copy of the arguments */
+    atomic_int state;
+    struct buf answer;
+    int64_t timeout_ms;    /* 0: for ever */
+    uint32_t n;            /* interests, one per key */
+    uint32_t cleaned;      /* shards already visited by a cancellation */
+    char *bytes;           /* the arguments' bytes */
+    void (*served)(struct worker *w, struct waiter *wt); /* on the home worker: answer is ready; takes the waiter */
+    bool came_early;       /* home worker: served before the blocking task came home */
+    struct interest interests[];
+};
+
+/* The running command wants to wait: makes its waiter, or puts an attempt's waiter back in line. */
+struct waiter *wait_again(struct worker *w, struct task *t, struct exec *x, struct request *r);
+void wait_served(struct worker *w, struct waiter *wt); /* an attempt has answered */
+void wait_serve(struct worker *w, struct shard *s);    /* serves the ready keys of a shard whose token is held */
+
+/* Home worker: gives up waiting. False: an attempt is under way; ask again later or take the answer. True: the waiter is no longer ours. */
+bool wait_cancel(struct worker *w, struct waiter *wt);
+void wait_free(struct waiter *wt);
