@@ -86,6 +86,7 @@ static void node_delete(struct arena *a, struct chain *c, struct chain_node *n)
 {
     *(n->prev ? &n->prev->next : &c->head) = n->next;
     *(n->next ? &n->next->prev : &c->tail) = n->prev;
+    if (c->finger == n) c->finger = NULL;
     c->nodes--;
     node_free(a, n);
 }
@@ -106,6 +107,7 @@ static struct chain_node *node_rebuild(struct arena *a, struct chain *c, struct 
     memcpy(to->data + start + before + gap, n->data + *at, n->end - *at);
     *at = start + before;
     link_between(c, n->prev, to, n->next);
+    if (c->finger == n) c->finger = to;
     node_free(a, n);
     return to;
 }
@@ -182,6 +184,8 @@ static struct chain_node *node_merge(struct arena *a, struct chain *c, struct ch
     memcpy(both->data, left->data + left->start, used(left));
     memcpy(both->data + used(left), right->data + right->start, used(right));
     link_between(c, left->prev, both, right->next);
+    if (c->finger == right) c->finger_index -= left->count;
+    if (c->finger == left || c->finger == right) c->finger = both;
     c->nodes--;
     node_free(a, left);
     node_free(a, right);
@@ -248,18 +252,30 @@ void chain_adopt(struct arena *a, struct chain *c, struct slice elements, uint32
     c->len = count;
 }
 
-/* The node of an index, walked to from the nearer end; *index becomes the one inside the node. */
+/* The node of an index, walked to from the nearest of head, tail and finger; *index becomes the one inside the node. */
 static struct chain_node *find_node(const struct chain *c, uint64_t *index)
 {
     CHECK(*index < c->len);
-    struct chain_node *n;
-    if (*index < c->len / 2) {
-        for (n = c->head; *index >= n->count; n = n->next) *index -= n->count;
-    } else {
-        uint64_t behind = c->len - *index; /* elements from this one on */
-        for (n = c->tail; behind > n->count; n = n->prev) behind -= n->count;
-        *index = n->count - behind;
+    struct chain_node *n = c->head;
+    uint64_t first = 0, i = *index, away = i; /* first: the index of n's first element */
+    if (c->len - i < away) {
+        n = c->tail;
+        first = c->len - n->count;
+        away = c->len - i;
     }
+    if (c->finger && (i < c->finger_index ? c->finger_index - i : i - c->finger_index) < away) {
+        n = c->finger;
+        first = c->finger_index;
+    }
+    while (i < first) {
+        n = n->prev;
+        first -= n->count;
+    }
+    while (i - first >= n->count) {
+        first += n->count;
+        n = n->next;
+    }
+    *index = i - first;
     return n;
 }
 
@@ -282,6 +298,7 @@ void chain_push(struct arena *a, struct chain *c, struct chain_limit limit, bool
         node_insert(c, head ? NULL : end, n, head ? end : NULL);
         if (end) node_trim(a, c, end);
     }
+    if (head) c->finger = NULL;
     if (head) n->start -= (uint32_t)size;
     else n->end += (uint32_t)size;
     pack_write_element(n->data + (head ? n->start : n->end - size), value);
@@ -336,6 +353,7 @@ void chain_insert(struct arena *a, struct chain *c, struct chain_limit limit, ui
     struct chain_node *n = find_node(c, &index);
     n = insert_at(a, c, limit, n, node_seek(n, (uint32_t)index), (uint32_t)index, value);
     c->len++;
+    c->finger = NULL;
     settle_around(a, c, limit, n);
 }
 
@@ -350,6 +368,7 @@ void chain_set(struct arena *a, struct chain *c, struct chain_limit limit, uint6
         pack_write_element(n->data + at, value);
         return;
     }
+    c->finger = NULL;
     at = node_close(n, at, (uint32_t)cut);
     n->count--;
     if (n->count == 0 || chain_fits(limit, used(n) + size, n->count + 1ull)) n = node_write(a, c, n, at, value);
@@ -358,7 +377,7 @@ void chain_set(struct arena *a, struct chain *c, struct chain_limit limit, uint6
 }
 
 /* `count` elements of n from its index-th on; the node stays, not empty. */
-static struct chain_node *remove_within(struct arena *a, struct chain *c, struct chain_node *n, uint32_t index, uint32_t count)
+static void remove_within(struct arena *a, struct chain *c, struct chain_node *n, uint32_t index, uint32_t count)
 {
     uint32_t from = node_seek(n, index), to = from;
     if (index + count == n->count) {
@@ -371,31 +390,29 @@ static struct chain_node *remove_within(struct arena *a, struct chain *c, struct
     }
     node_close(n, from, to - from);
     n->count -= count;
-    return node_trim(a, c, n);
+    node_trim(a, c, n);
 }
 
 void chain_remove(struct arena *a, struct chain *c, struct chain_limit limit, uint64_t index, uint64_t count)
 {
     CHECK(index <= c->len && count <= c->len - index);
     if (count == 0) return;
-    struct chain_node *n = find_node(c, &index), *changed = NULL;
+    uint64_t inside = index;
+    struct chain_node *n = find_node(c, &inside);
     c->len -= count;
-    while (count) {
-        uint64_t here = n->count - index < count ? n->count - index : count;
-        struct chain_node *next = n->next;
-        if (here == n->count) {
-            /* Its neighbours meet. */
-            if (!changed) changed = n->prev;
-            node_delete(a, c, n);
-        } else {
-            changed = remove_within(a, c, n, (uint32_t)index, (uint32_t)here);
-        }
+    /* The finger is put on a node that stays, left of the removed elements if there is one. */
+    c->finger = inside ? n : n->prev;
+    c->finger_index = index - inside - (inside || !n->prev ? 0 : n->prev->count);
+    for (struct chain_node *next; count; n = next) {
+        uint64_t here = n->count - inside < count ? n->count - inside : count;
+        next = n->next;
+        if (here == n->count) node_delete(a, c, n);
+        else remove_within(a, c, n, (uint32_t)inside, (uint32_t)here);
         count -= here;
-        index = 0;
-        n = next;
+        inside = 0;
     }
-    if (!changed) changed = c->head;
-    if (changed) settle_around(a, c, limit, changed);
+    if (!c->finger) c->finger = c->head;
+    if (c->finger) settle_around(a, c, limit, c->finger);
 }
 
 size_t chain_bytes(const struct chain *c)
@@ -407,7 +424,7 @@ size_t chain_bytes(const struct chain *c)
 
 void chain_check(const struct chain *c, struct chain_limit limit)
 {
-    uint64_t len = 0, nodes = 0;
+    uint64_t len = 0, nodes = 0, fingers = 0;
     const struct chain_node *prev = NULL;
     for (const struct chain_node *n = c->head; n; prev = n, n = n->next) {
         uint32_t walked = 0;
@@ -421,8 +438,11 @@ void chain_check(const struct chain *c, struct chain_limit limit)
         CHECK(n->count > 0);                                           /* C1 */
         CHECK(n->count == 1 || chain_fits(limit, used(n), n->count));   /* C2 */
         CHECK(!prev || !too_small_apart(limit, prev, n));               /* C3 */
+        CHECK(n != c->finger || c->finger_index == len);                /* C5 */
+        fingers += n == c->finger;
         len += n->count;
         nodes++;
     }
     CHECK(c->tail == prev && c->len == len && c->nodes == nodes); /* C4 */
+    CHECK(fingers == (c->finger != NULL));                        /* C5 */
 }

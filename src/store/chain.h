@@ -5,7 +5,8 @@
  * a node that others are pushed over is cut to its size.
  *
  * Invariants (chain_check): C1 no node is empty; C2 a node stays within the limit unless it holds a single element; C3 no two neighbours
- * together fit half the limit, so that a chain of n bytes has O(n / limit) nodes whatever was removed; C4 counts are exact.
+ * together fit half the limit, so that a chain of n bytes has O(n / limit) nodes whatever was removed; C4 counts are exact; C5 the finger, if there
+ * is one, is a node of the chain with its right index.
  * (C2 and C3 hold for chains that were always edited with the same limit; another one does no harm.)
  *
  * Indexes are from 0 at the head and must be in range. Values are borrowed and must not point into the chain. All memory comes from the arena. */
@@ -34,6 +35,8 @@ struct chain {
     struct chain_node *head, *tail;
     uint64_t len; /* elements */
     uint64_t nodes;
+    struct chain_node *finger; /* where the last removal was; NULL if unknown. LREM removes at many places in a row, none far from the last */
+    uint64_t finger_index;     /* of its first element */
 };
 
 /* list-max-listpack-size: -1..-5 are 4, 8, 16, 32, 64 KiB per node, a positive number is elements per node (and 8 KiB). */
