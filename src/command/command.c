@@ -1,0 +1,154 @@
+/* The table keeps its rows sorted by name in one array, and beside it a hash without collisions: the seed is searched when the table is made,
+ * so a lookup is one hash of the name, one slot, one comparison. */
+#include "command/command.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+enum { SLOTS_MIN = 1024, SEEDS_TRIED = 4096, NAME_MAX_BYTES = 32 };
+
+struct command_table {
+    struct command *rows; /* sorted by name */
+    uint8_t *name_len;    /* of each row */
+    size_t n;
+    uint16_t *slots;      /* row + 1; 0: empty */
+    uint64_t mask;
+    uint64_t seed;
+};
+
+/* Both ends of the name with the case bit set; the full comparison comes later, so that some non-letters fall together does not matter. */
+static inline uint64_t name_hash(const char *p, size_t n, uint64_t seed)
+{
+    uint64_t a = 0, b = 0;
+    if (n >= 8) {
+        memcpy(&a, p, 8);
+        memcpy(&b, p + n - 8, 8);
+    } else if (n >= 4) {
+        uint32_t lo, hi;
+        memcpy(&lo, p, 4);
+        memcpy(&hi, p + n - 4, 4);
+        a = (uint64_t)lo << 32 | hi;
+    } else if (n > 0) {
+        a = (uint64_t)(unsigned char)p[0] << 16 | (uint64_t)(unsigned char)p[n / 2] << 8 | (unsigned char)p[n - 1];
+    }
+    a |= 0x2020202020202020ull;
+    b |= 0x2020202020202020ull;
+    uint64_t h = (a ^ seed) * 0x9e3779b97f4a7c15ull;
+    h = (h ^ h >> 29 ^ b ^ n) * 0xbf58476d1ce4e5b9ull;
+    return h ^ h >> 32;
+}
+
+static inline bool name_is(const char *p, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)p[i];
+        if (c >= 'A' && c <= 'Z') c |= 0x20;
+        if (c != (unsigned char)name[i]) return false;
+    }
+    return true;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct command *)a)->name, ((const struct command *)b)->name);
+}
+
+static void join_families(struct command_table *t, const struct command_family *families, size_t n)
+{
+    for (size_t i = 0; i < n; i++) t->n += families[i].n;
+    CHECK(t->n > 0 && t->n < UINT16_MAX);
+    t->rows = mem_alloc(t->n * sizeof *t->rows);
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < families[i].n; j++) t->rows[at++] = families[i].rows[j];
+    qsort(t->rows, t->n, sizeof *t->rows, by_name);
+    t->name_len = mem_alloc(t->n);
+    for (size_t i = 0; i < t->n; i++) {
+        CHECK(i == 0 || strcmp(t->rows[i - 1].name, t->rows[i].name) != 0);
+        CHECK(strlen(t->rows[i].name) < NAME_MAX_BYTES);
+        t->name_len[i] = (uint8_t)strlen(t->rows[i].name);
+    }
+}
+
+static bool fill_slots(struct command_table *t)
+{
+    memset(t->slots, 0, (t->mask + 1) * sizeof *t->slots);
+    for (size_t i = 0; i < t->n; i++) {
+        uint16_t *slot = &t->slots[name_hash(t->rows[i].name, t->name_len[i], t->seed) & t->mask];
+        if (*slot) return false;
+        *slot = (uint16_t)(i + 1);
+    }
+    return true;
+}
+
+/* Tries seeds in a fixed order, so the same families always give the same table. */
+static void find_seed(struct command_table *t)
+{
+    for (uint64_t size = SLOTS_MIN;; size *= 2) {
+        t->mask = size - 1;
+        t->slots = mem_resize(t->slots, size * sizeof *t->slots);
+        for (uint64_t i = 0; i < SEEDS_TRIED; i++) {
+            t->seed = i * 0xd6e8feb86659fd93ull;
+            if (fill_slots(t)) return;
+        }
+    }
+}
+
+struct command_table *command_table_new(const struct command_family *families, size_t n)
+{
+    struct command_table *t = mem_zalloc(sizeof *t);
+    join_families(t, families, n);
+    find_seed(t);
+    return t;
+}
+
+void command_table_free(struct command_table *t)
+{
+    if (!t) return;
+    mem_free(t->rows);
+    mem_free(t->name_len);
+    mem_free(t->slots);
+    mem_free(t);
+}
+
+const struct command *command_find(const struct command_table *t, struct slice name)
+{
+    uint16_t slot = t->slots[name_hash(name.p, name.n, t->seed) & t->mask];
+    if (unlikely(slot == 0) || t->name_len[slot - 1] != name.n) return NULL;
+    const struct command *c = &t->rows[slot - 1];
+    return likely(name_is(name.p, name.n, c->name)) ? c : NULL;
+}
+
+size_t command_count(const struct command_table *t) { return t->n; }
+
+const struct command *command_at(const struct command_table *t, size_t i)
+{
+    CHECK(i < t->n);
+    return &t->rows[i];
+}
+
+size_t command_index(const struct command_table *t, const struct command *c)
+{
+    CHECK(c >= t->rows && c < t->rows + t->n);
+    return (size_t)(c - t->rows);
+}
+
+bool command_arity_ok(const struct command *c, uint32_t argc)
+{
+    return c->arity >= 0 ? argc == (uint32_t)c->arity : argc >= (uint32_t)-c->arity;
+}
+
+int command_keys(const struct command *c, const struct slice *argv, uint32_t argc, uint32_t *at, int max)
+{
+    if (c->flags & CMD_MOVABLE_KEYS) return c->keys(argv, argc, at, max);
+    if (c->first_key == 0) return 0;
+    int64_t last = c->last_key >= 0 ? c->last_key : (int64_t)argc + c->last_key;
+    int n = 0;
+    for (int64_t i = c->first_key; i <= last && i < (int64_t)argc; i += c->key_step) {
+        if (n < max) at[n] = (uint32_t)i;
+        n++;
+    }
+    return n;
+}

@@ -1,0 +1,185 @@
+#include "command/exec.h"
+
+#include <ctype.h>
+#include <math.h>
+
+#include "base/num.h"
+#include "command/command.h"
+
+/* ---- the keyspace */
+
+uint64_t exec_hash(struct exec *x, struct slice key)
+{
+    if (x->have_hash && key.p == x->argv[x->cmd->first_key].p) return x->key_hash;
+    return keyhash(key, x->route->seed);
+}
+
+struct store *exec_store(struct exec *x, uint64_t hash)
+{
+    struct store *s = x->stores[route_shard(x->route, hash)];
+    CHECK(s); /* a command touches only the shards of the keys that its row names */
+    return s;
+}
+
+void exec_find(struct exec *x, struct slice key, struct place *at)
+{
+    uint64_t hash = exec_hash(x, key);
+    store_find(exec_store(x, hash), x->db, hash, key, at);
+}
+
+void exec_peek(struct exec *x, struct slice key, struct place *at)
+{
+    uint64_t hash = exec_hash(x, key);
+    store_peek(exec_store(x, hash), x->db, hash, key, at);
+}
+
+bool exec_find_type(struct exec *x, struct slice key, enum type t, struct place *at)
+{
+    exec_find(x, key, at);
+    if (likely(!at->e || entry_type(at->e) == t)) return true;
+    reply_error(&x->out, reply_wrongtype);
+    return false;
+}
+
+int64_t exec_apply(struct exec *x, struct op *op, struct place *at)
+{
+    bool was_there = at->e;
+    op->db = at->db_id;
+    op->key = at->key;
+    int64_t result = store_apply(at->store, op, at);
+    x->ops++;
+    if (!was_there && at->e) exec_notify(x, NOTIFY_NEW, "new", at->key);
+    return result;
+}
+
+void exec_set(struct exec *x, struct place *at, struct slice value, int64_t expiry_ms)
+{
+    exec_apply(x, &(struct op){.kind = OP_SET, .value = value, .expiry_ms = expiry_ms}, at);
+}
+
+void exec_set_value(struct exec *x, struct place *at, struct slice value)
+{
+    exec_apply(x, &(struct op){.kind = OP_SET_VALUE, .value = value}, at);
+}
+
+void exec_del(struct exec *x, struct place *at) { exec_apply(x, &(struct op){.kind = OP_DEL}, at); }
+
+void exec_expire(struct exec *x, struct place *at, int64_t expiry_ms)
+{
+    exec_apply(x, &(struct op){.kind = OP_EXPIRE, .expiry_ms = expiry_ms}, at);
+}
+
+void exec_notify_in(struct exec *x, unsigned event_class, const char *event, struct slice key, uint16_t db)
+{
+    if (x->host && x->host->notify) x->host->notify(x->host->ctx, x, event_class, event, key, db);
+}
+
+void exec_notify(struct exec *x, unsigned event_class, const char *event, struct slice key)
+{
+    exec_notify_in(x, event_class, event, key, x->db);
+}
+
+/* ---- blocking */
+
+bool exec_may_block(const struct exec *x) { return !x->in_multi; }
+
+void exec_block(struct exec *x, int64_t timeout_ms, uint32_t first, uint32_t count, uint32_t step)
+{
+    CHECK(exec_may_block(x));
+    CHECK(count > 0 && step > 0 && first + (uint64_t)(count - 1) * step < x->argc);
+    x->block.wanted = true;
+    x->block.timeout_ms = timeout_ms;
+    x->block.first = first;
+    x->block.count = count;
+    x->block.step = step;
+}
+
+bool exec_timeout(struct exec *x, struct slice arg, int64_t *timeout_ms)
+{
+    long double seconds;
+    if (!num_parse_f80(arg, &seconds)) {
+        reply_error(&x->out, "ERR timeout is not a float or out of range");
+        return false;
+    }
+    long double ms = ceill(seconds * 1000);
+    if (ms > (long double)(INT64_MAX - x->now_ms)) {
+        reply_error(&x->out, "ERR timeout is out of range");
+        return false;
+    }
+    if (seconds < 0) {
+        reply_error(&x->out, "ERR timeout is negative");
+        return false;
+    }
+    *timeout_ms = (int64_t)ms;
+    return true;
+}
+
+/* ---- arguments */
+
+bool exec_arg_i64(struct exec *x, struct slice arg, int64_t *v)
+{
+    if (likely(num_parse_i64(arg, v))) return true;
+    reply_error(&x->out, reply_notint);
+    return false;
+}
+
+bool exec_arg_f64(struct exec *x, struct slice arg, double *v)
+{
+    if (likely(num_parse_f64(arg, v))) return true;
+    reply_error(&x->out, reply_notfloat);
+    return false;
+}
+
+void exec_wrong_arity(struct exec *x)
+{
+    reply_errorf(&x->out, "ERR wrong number of arguments for '%s' command", x->cmd->name);
+}
+
+void exec_syntax(struct exec *x) { reply_error(&x->out, reply_syntax); }
+
+/* The container's name as messages show it. */
+static void upper_name(const struct exec *x, char out[32])
+{
+    size_t i = 0;
+    for (; x->cmd->name[i] && i < 31; i++) out[i] = (char)toupper((unsigned char)x->cmd->name[i]);
+    out[i] = 0;
+}
+
+void exec_unknown_subcommand(struct exec *x)
+{
+    char name[32];
+    upper_name(x, name);
+    struct slice sub = x->argv[1];
+    reply_errorf(&x->out, "ERR unknown subcommand '%.*s'. Try %s HELP.", (int)(sub.n < 128 ? sub.n : 128), sub.p, name);
+}
+
+void exec_help(struct exec *x, const char *const *lines)
+{
+    size_t n = 0;
+    while (lines[n]) n++;
+    char name[32];
+    upper_name(x, name);
+    reply_array(&x->out, n + 3);
+    buf_printf(x->out.out, "+%s <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\r\n", name);
+    for (size_t i = 0; i < n; i++) reply_simple(&x->out, lines[i]);
+    reply_simple(&x->out, "HELP");
+    reply_simple(&x->out, "    Print this help.");
+}
+
+/* ---- SCAN cursors: the shard in the upper half, the position on its hash line in the lower */
+
+uint64_t exec_cursor_make(uint64_t position, uint32_t shard, uint32_t shards)
+{
+    CHECK(position <= UINT32_MAX && shard < shards);
+    if (position > 0) return (uint64_t)shard << 32 | position;
+    return shard + 1 < shards ? (uint64_t)(shard + 1) << 32 : 0;
+}
+
+bool exec_cursor_parse(struct slice arg, uint32_t shards, uint64_t *position, uint32_t *shard)
+{
+    uint64_t cursor;
+    if (!num_parse_u64(arg, &cursor) || cursor >> 32 >= shards) return false;
+    *position = cursor & UINT32_MAX;
+    *shard = (uint32_t)(cursor >> 32);
+    return true;
+}

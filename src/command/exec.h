@@ -1,0 +1,107 @@
+/* What a running command may touch.
+ *
+ * A command's function runs while the tokens of all shards that its keys live on are held; it reads stores, answers into x->out and
+ * changes stores by exec_apply. It sees one keyspace: exec_find routes each key to its store. It never blocks, never touches a socket or a clock. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/rng.h"
+#include "base/slice.h"
+#include "resp/reply.h"
+#include "route/route.h"
+#include "store/store.h"
+
+struct command;
+struct exec;
+
+/* What lies outside: given by the server, so that commands stay pure. */
+struct exec_host {
+    void (*notify)(void *ctx, struct exec *x, unsigned event_class, const char *event, struct slice key, uint16_t db);
+    void *ctx;
+};
+
+struct exec {
+    const struct command *cmd;
+    const struct slice *argv;
+    uint32_t argc;
+    uint16_t db;
+    uint16_t shard;            /* CLASS_EACH, CLASS_CURSOR: the shard whose token is held */
+    struct reply out;
+    const struct route *route; /* keeps */
+    struct store *const *stores; /* [route->shards]; only those whose token is held may be touched */
+    int64_t now_ms;
+    struct rng *rng;
+    const struct exec_host *host;
+    void *session;             /* the connection, for commands of src/server/ */
+    uint64_t key_hash;         /* hash of argv[first_key]; have_hash tells if it is there */
+    bool have_hash;
+    bool in_multi;             /* inside EXEC: a blocking command must not block */
+    bool retry;                /* a blocked command tries again because a key became ready */
+    struct buf *carry;         /* CLASS_EACH: bytes kept from shard to shard (ascending; the last one answers); empty at first */
+    int64_t carry_n;           /* and a number; 0 at first */
+    struct {
+        bool wanted;           /* set by exec_block */
+        int64_t timeout_ms;    /* 0: for ever */
+        uint32_t first, count, step; /* the keys to wait for, as argument indexes */
+    } block;
+    uint64_t ops;              /* applied by this command */
+};
+
+/* ---- the keyspace */
+uint64_t exec_hash(struct exec *x, struct slice key);
+struct store *exec_store(struct exec *x, uint64_t hash);
+void exec_find(struct exec *x, struct slice key, struct place *at);  /* counts a hit or miss */
+void exec_peek(struct exec *x, struct slice key, struct place *at);
+/* As exec_find, and the value must be of this type if it is there: otherwise answers WRONGTYPE and gives false. */
+bool exec_find_type(struct exec *x, struct slice key, enum type t, struct place *at);
+/* Applies op (db, key and the place's store are filled in from `at`); a key that comes into being is told as the event "new". */
+int64_t exec_apply(struct exec *x, struct op *op, struct place *at);
+/* Shorthands. */
+void exec_set(struct exec *x, struct place *at, struct slice value, int64_t expiry_ms);
+void exec_set_value(struct exec *x, struct place *at, struct slice value); /* expiry kept */
+void exec_del(struct exec *x, struct place *at);
+void exec_expire(struct exec *x, struct place *at, int64_t expiry_ms);
+
+/* ---- keyspace notifications: classes as in notify-keyspace-events */
+enum notify_class {
+    NOTIFY_KEYSPACE = 1 << 0, /* K */
+    NOTIFY_KEYEVENT = 1 << 1, /* E */
+    NOTIFY_GENERIC = 1 << 2,  /* g */
+    NOTIFY_STRING = 1 << 3,   /* $ */
+    NOTIFY_LIST = 1 << 4,     /* l */
+    NOTIFY_SET = 1 << 5,      /* s */
+    NOTIFY_HASH = 1 << 6,     /* h */
+    NOTIFY_ZSET = 1 << 7,     /* z */
+    NOTIFY_EXPIRED = 1 << 8,  /* x */
+    NOTIFY_EVICTED = 1 << 9,  /* e */
+    NOTIFY_STREAM = 1 << 10,  /* t */
+    NOTIFY_KEY_MISS = 1 << 11, /* m */
+    NOTIFY_MODULE = 1 << 13,  /* d */
+    NOTIFY_NEW = 1 << 14,     /* n */
+};
+void exec_notify(struct exec *x, unsigned event_class, const char *event, struct slice key);
+void exec_notify_in(struct exec *x, unsigned event_class, const char *event, struct slice key, uint16_t db); /* another database */
+
+/* ---- blocking: nothing was there; wait for any of the keys argv[first + i * step], i < count. In MULTI the caller answers nil instead
+ * (exec_may_block tells). When a key becomes ready the command function runs again with x->retry set. */
+bool exec_may_block(const struct exec *x);
+void exec_block(struct exec *x, int64_t timeout_ms, uint32_t first, uint32_t count, uint32_t step);
+/* A timeout argument in seconds (fractions allowed): answers the error itself and gives false if it is bad. */
+bool exec_timeout(struct exec *x, struct slice arg, int64_t *timeout_ms);
+
+/* ---- arguments: each answers the standard error itself and gives false if the argument is bad */
+bool exec_arg_i64(struct exec *x, struct slice arg, int64_t *v);
+bool exec_arg_f64(struct exec *x, struct slice arg, double *v);
+void exec_wrong_arity(struct exec *x);
+void exec_syntax(struct exec *x);
+/* "ERR unknown subcommand 'x'. Try OBJECT HELP." */
+void exec_unknown_subcommand(struct exec *x);
+/* A HELP subcommand: the lines (NULL-terminated) between the usual heading and the line about HELP itself. */
+void exec_help(struct exec *x, const char *const *lines);
+
+/* ---- SCAN cursors: a hash position and a shard in one number. 0 is the start; position 0 means that the shard is done, and make gives the
+ * start of the next shard, or 0 after the last. A text that is no cursor of this many shards is refused ("ERR invalid cursor"). */
+uint64_t exec_cursor_make(uint64_t position, uint32_t shard, uint32_t shards);
+bool exec_cursor_parse(struct slice arg, uint32_t shards, uint64_t *position, uint32_t *shard);
