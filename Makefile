@@ -129,3 +129,5 @@ clean:
 
 .PHONY: all run unit replay pytest test check-all test-build fuzz-build fuzzers tidy docs clean
 .DELETE_ON_ERROR:
+
+-include bench/bench.mk

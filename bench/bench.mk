@@ -1,0 +1,23 @@
+# Side-by-side measurements. `make bench` writes docs/bench/; `make bench-quick` is the same in short, into build/bench/quick/.
+# BENCH_ARGS goes to bench/bench.py: make bench BENCH_ARGS='--only memory --repeat 5'
+
+BENCH_TOOLS = build/bench/limit build/bench/load
+BENCH_PYTHON = /usr/bin/python3
+
+build/bench/%: bench/%.c
+	@mkdir -p $(dir $@)
+	@echo "  cc   $<"
+	@$(CC) $(CSTD) $(WARN) -O2 -g $(ARCH) -D_GNU_SOURCE -o $@ $< -luring -pthread
+
+bench-packages:
+	@scripts/install-bench-packages
+
+bench: bench-packages
+	@$(MAKE) --no-print-directory all $(BENCH_TOOLS)
+	@$(BENCH_PYTHON) bench/bench.py $(BENCH_ARGS)
+
+bench-quick: bench-packages
+	@$(MAKE) --no-print-directory all $(BENCH_TOOLS)
+	@$(BENCH_PYTHON) bench/bench.py --quick --out build/bench/quick $(BENCH_ARGS)
+
+.PHONY: bench bench-quick bench-packages

@@ -1,0 +1,523 @@
+/* A light closed-loop client, 127.0.0.1 only. Each connection owns a prebuilt batch of requests: it writes fresh key numbers into it, sends
+ * it with one call, waits for exactly the reply bytes it must bring, notes how long that took, and starts again. So the client costs a fraction
+ * of a microsecond per operation and the server, not the client, is what is measured.
+ *
+ * Keys are "key:%010d"; every key must exist (run the workload `fill` first), because a reply's length is known beforehand.
+ * Counting begins after the warm-up and ends before the last batches return. One line of JSON tells the result; any error reply, reply of a wrong
+ * length, closed connection or stall of STALL_SECONDS ends the program with a message and status 1. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <getopt.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    KEY_DIGITS = 10,
+    RECV_BYTES = 1 << 20,
+    STALL_SECONDS = 10,
+    THREADS_MAX = 64,
+    PIDS_MAX = 8,
+    HIST_STEPS = 64, /* per power of two: a latency is known within 1.6 % */
+    HIST_BUCKETS = 60 * HIST_STEPS,
+};
+
+enum workload { GET, SET, MIX, MGET, MSET, FILL };
+static const char *const workload_names[] = {"get", "set", "mix", "mget", "mset", "fill"};
+
+enum phase { WARMUP, MEASURE, STOP };
+
+struct settings {
+    uint16_t port;
+    int threads, conns, pipeline, multi;
+    long value_bytes;
+    double seconds, warmup_seconds, max_seconds;
+    uint64_t keys, first_key;
+    enum workload workload;
+    uint64_t *chosen; /* key numbers to choose from, instead of the interval; `keys` many */
+    pid_t server, helpers[PIDS_MAX];
+    int n_helpers;
+};
+
+/* Requests ready to send. Only the key digits change. */
+struct batch {
+    char *bytes;
+    size_t len, cap;
+    size_t *digits; /* where each key's digits begin */
+    int n_keys, n_ops;
+    size_t reply_bytes;
+};
+
+struct conn {
+    int fd;
+    struct batch batch[2]; /* a mix without pipelining alternates between two */
+    int n_batches, turn;
+    size_t sent, received;
+    uint64_t started_ns;
+    bool busy;
+};
+
+struct shared {
+    struct settings set;
+    _Atomic int phase;
+    _Atomic uint64_t next_key; /* fill */
+};
+
+struct thread {
+    struct shared *shared;
+    pthread_t id;
+    uint64_t random;
+    uint64_t ops, batches, max_ns, max_at_op;
+    uint32_t hist[HIST_BUCKETS];
+    struct conn *conns;
+    int live;
+    char *inbox;
+};
+
+static _Noreturn void die(const char *what, const char *why)
+{
+    fprintf(stderr, "load: %s: %s\n", what, why);
+    exit(1);
+}
+
+static void *allocate(size_t bytes)
+{
+    void *p = calloc(1, bytes);
+    if (!p) die("memory", "none left");
+    return p;
+}
+
+static uint64_t now_ns(clockid_t clock)
+{
+    struct timespec t = {0};
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* ---- latency histogram */
+
+static unsigned hist_index(uint64_t ns)
+{
+    if (ns < HIST_STEPS) return (unsigned)ns;
+    unsigned e = 63u - (unsigned)__builtin_clzll(ns);
+    return (e - 5) * HIST_STEPS + (unsigned)(ns >> (e - 6) & (HIST_STEPS - 1));
+}
+
+static double hist_us(unsigned i)
+{
+    if (i < HIST_STEPS) return i / 1e3;
+    unsigned e = i / HIST_STEPS + 5;
+    return (double)(HIST_STEPS + i % HIST_STEPS) * (double)(1ull << (e - 6)) / 1e3;
+}
+
+static double quantile_us(const uint64_t *hist, uint64_t total, double q)
+{
+    uint64_t seen = 0;
+    for (unsigned i = 0; i < HIST_BUCKETS; i++) {
+        seen += hist[i];
+        if (seen && (double)seen >= q * (double)total) return hist_us(i);
+    }
+    return 0;
+}
+
+/* ---- batches */
+
+static void batch_add(struct batch *b, const void *p, size_t n)
+{
+    if (b->cap - b->len < n) {
+        b->cap = (b->cap + n) * 2;
+        b->bytes = realloc(b->bytes, b->cap);
+        if (!b->bytes) die("memory", "none left");
+    }
+    memcpy(b->bytes + b->len, p, n);
+    b->len += n;
+}
+
+static void batch_text(struct batch *b, const char *s) { batch_add(b, s, strlen(s)); }
+
+static void batch_key(struct batch *b)
+{
+    batch_text(b, "$14\r\nkey:");
+    b->digits[b->n_keys++] = b->len;
+    batch_text(b, "0000000000\r\n");
+}
+
+/* Values do not compress to nothing and are the same for every key. */
+static void batch_value(struct batch *b, long bytes)
+{
+    char head[32];
+    uint64_t z = 0x9e3779b97f4a7c15u;
+    batch_add(b, head, (size_t)sprintf(head, "$%ld\r\n", bytes));
+    for (long i = 0; i < bytes; i++) {
+        z ^= z << 13, z ^= z >> 7, z ^= z << 17;
+        batch_add(b, &"abcdefghijklmnopqrstuvwxyz012345"[z >> 59], 1);
+    }
+    batch_text(b, "\r\n");
+}
+
+static void batch_request(struct batch *b, enum workload what, const struct settings *s)
+{
+    char head[64];
+    int multi = what == MGET || what == MSET ? s->multi : 1;
+    bool read = what == GET || what == MGET;
+    size_t value_reply = (size_t)sprintf(head, "$%ld\r\n", s->value_bytes) + (size_t)s->value_bytes + 2;
+    const char *verb = what == GET ? "$3\r\nGET" : what == SET ? "$3\r\nSET" : what == MGET ? "$4\r\nMGET" : "$4\r\nMSET";
+    batch_add(b, head, (size_t)sprintf(head, "*%d\r\n%s\r\n", 1 + multi * (read ? 1 : 2), verb));
+    for (int i = 0; i < multi; i++) {
+        batch_key(b);
+        if (!read) batch_value(b, s->value_bytes);
+    }
+    b->reply_bytes += read ? value_reply * (size_t)multi : strlen("+OK\r\n");
+    if (what == MGET) b->reply_bytes += (size_t)sprintf(head, "*%d\r\n", multi);
+    b->n_ops++;
+}
+
+static void batch_init(struct batch *b, const struct settings *s, enum workload even, enum workload odd)
+{
+    b->digits = allocate(sizeof *b->digits * (size_t)s->pipeline * (size_t)s->multi);
+    for (int i = 0; i < s->pipeline; i++) batch_request(b, i & 1 ? odd : even, s);
+}
+
+static void conn_batches(struct conn *c, const struct settings *s, int number)
+{
+    enum workload w = s->workload == FILL ? SET : s->workload;
+    c->n_batches = 1;
+    if (w != MIX) {
+        batch_init(&c->batch[0], s, w, w);
+    } else if (s->pipeline > 1) {
+        batch_init(&c->batch[0], s, SET, GET);
+    } else {
+        batch_init(&c->batch[0], s, SET, SET);
+        batch_init(&c->batch[1], s, GET, GET);
+        c->n_batches = 2;
+        c->turn = number & 1;
+    }
+}
+
+static void write_digits(char *p, uint64_t v)
+{
+    for (int i = KEY_DIGITS - 1; i >= 0; i--, v /= 10) p[i] = (char)('0' + v % 10);
+}
+
+static uint64_t random_key(struct thread *t, const struct settings *s)
+{
+    uint64_t x = t->random;
+    x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+    t->random = x;
+    uint64_t i = (uint64_t)(((unsigned __int128)x * s->keys) >> 64);
+    return s->chosen ? s->chosen[i] : s->first_key + i;
+}
+
+/* The next stretch of keys for a fill. The last batch is pulled back to end with the last key. False: all keys are taken. */
+static bool fill_keys(struct shared *sh, struct batch *b)
+{
+    const struct settings *s = &sh->set;
+    uint64_t n = (uint64_t)b->n_keys, at = atomic_fetch_add_explicit(&sh->next_key, n, memory_order_relaxed);
+    if (at >= s->keys) return false;
+    if (at + n > s->keys) at = s->keys > n ? s->keys - n : 0;
+    for (uint64_t i = 0; i < n; i++) write_digits(b->bytes + b->digits[i], s->first_key + at + i);
+    return true;
+}
+
+/* ---- connections */
+
+static void push(struct conn *c)
+{
+    const struct batch *b = &c->batch[c->turn];
+    ssize_t n = send(c->fd, b->bytes + c->sent, b->len - c->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n > 0) c->sent += (size_t)n;
+    else if (n < 0 && errno != EAGAIN) die("send", strerror(errno));
+}
+
+/* Starts the next batch of a connection, or retires the connection. */
+static void fire(struct thread *t, struct conn *c)
+{
+    struct shared *sh = t->shared;
+    struct batch *b = &c->batch[c->turn];
+    bool more = atomic_load_explicit(&sh->phase, memory_order_relaxed) != STOP;
+    if (more && sh->set.workload == FILL) more = fill_keys(sh, b);
+    else if (more)
+        for (int i = 0; i < b->n_keys; i++) write_digits(b->bytes + b->digits[i], random_key(t, &sh->set));
+    c->busy = more;
+    if (!more) {
+        t->live--;
+        return;
+    }
+    c->sent = c->received = 0;
+    c->started_ns = now_ns(CLOCK_MONOTONIC);
+    push(c);
+}
+
+static void note(struct thread *t, struct conn *c, uint64_t now)
+{
+    if (atomic_load_explicit(&t->shared->phase, memory_order_relaxed) != MEASURE) return;
+    uint64_t took = now - c->started_ns;
+    t->ops += (uint64_t)c->batch[c->turn].n_ops;
+    t->batches++;
+    t->hist[hist_index(took)]++;
+    if (took > t->max_ns) {
+        t->max_ns = took;
+        t->max_at_op = t->ops;
+    }
+}
+
+static void refuse_error(const char *p, size_t n)
+{
+    const char *end = memchr(p, '\r', n);
+    char text[200];
+    snprintf(text, sizeof text, "%.*s", (int)(end ? end - p : (ssize_t)n), p);
+    die("error reply", text);
+}
+
+/* Takes what has arrived; true when the batch is answered. Edge-triggered, so it reads until the socket is empty or the batch complete. */
+static bool pull(struct conn *c, char *inbox)
+{
+    const struct batch *b = &c->batch[c->turn];
+    for (;;) {
+        ssize_t n = recv(c->fd, inbox, RECV_BYTES, MSG_DONTWAIT);
+        if (n == 0) die("connection", "closed by the server");
+        if (n < 0 && errno == EAGAIN) return false;
+        if (n < 0) die("recv", strerror(errno));
+        if (c->received == 0 && inbox[0] == '-') refuse_error(inbox, (size_t)n);
+        c->received += (size_t)n;
+        if (c->received > b->reply_bytes) die("reply", "longer than expected");
+        if (c->received < b->reply_bytes) continue;
+        if (inbox[n - 1] != '\n') die("reply", "of a wrong length");
+        return true;
+    }
+}
+
+static void conn_open(struct thread *t, struct conn *c, int ep, int number)
+{
+    const struct settings *s = &t->shared->set;
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(s->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.ptr = c};
+    int one = 1;
+    c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (c->fd < 0 || connect(c->fd, (struct sockaddr *)&a, sizeof a)) die("connect", strerror(errno));
+    setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    conn_batches(c, s, number);
+    if (epoll_ctl(ep, EPOLL_CTL_ADD, c->fd, &ev)) die("epoll", strerror(errno));
+}
+
+static void conn_ready(struct thread *t, struct conn *c)
+{
+    if (!c->busy) return;
+    if (c->sent < c->batch[c->turn].len) push(c);
+    if (!pull(c, t->inbox)) return;
+    note(t, c, now_ns(CLOCK_MONOTONIC));
+    c->turn = (c->turn + 1) % c->n_batches;
+    fire(t, c);
+}
+
+static void *thread_run(void *arg)
+{
+    struct thread *t = arg;
+    struct epoll_event events[128];
+    int n_conns = t->shared->set.conns, ep = epoll_create1(EPOLL_CLOEXEC);
+    t->conns = allocate(sizeof *t->conns * (size_t)n_conns);
+    t->inbox = allocate(RECV_BYTES);
+    t->live = n_conns;
+    for (int i = 0; i < n_conns; i++) conn_open(t, &t->conns[i], ep, i);
+    for (int i = 0; i < n_conns; i++) fire(t, &t->conns[i]);
+    while (t->live > 0) {
+        int n = epoll_wait(ep, events, 128, STALL_SECONDS * 1000);
+        if (n == 0) die("stall", "no reply; does every key exist, with values of this length?");
+        for (int i = 0; i < n; i++) conn_ready(t, events[i].data.ptr);
+    }
+    for (int i = 0; i < n_conns; i++) close(t->conns[i].fd);
+    return NULL;
+}
+
+/* ---- CPU: the server's, our own, and everybody else's. A run that others disturbed is to be thrown away. */
+
+struct cpu {
+    uint64_t wall_ns, own_ns, server_ns, helpers_ns, machine_ns;
+};
+
+static uint64_t process_ns(pid_t pid)
+{
+    clockid_t clock;
+    if (pid <= 0 || clock_getcpuclockid(pid, &clock)) return 0;
+    return now_ns(clock);
+}
+
+/* Time that any core spent working, or that the hypervisor took away. */
+static uint64_t machine_ns(void)
+{
+    unsigned long long user, nice, sys, idle, wait, irq, soft, steal;
+    FILE *f = fopen("/proc/stat", "r");
+    int n = f ? fscanf(f, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &sys, &idle, &wait, &irq, &soft, &steal) : 0;
+    if (f) fclose(f);
+    if (n != 8) return 0;
+    return (user + nice + sys + irq + soft + steal) * 1000000000u / (unsigned long long)sysconf(_SC_CLK_TCK);
+}
+
+static struct cpu cpu_read(const struct settings *s)
+{
+    struct cpu c = {
+        .wall_ns = now_ns(CLOCK_MONOTONIC),
+        .own_ns = now_ns(CLOCK_PROCESS_CPUTIME_ID),
+        .server_ns = process_ns(s->server),
+        .machine_ns = machine_ns(),
+    };
+    for (int i = 0; i < s->n_helpers; i++) c.helpers_ns += process_ns(s->helpers[i]);
+    return c;
+}
+
+/* ---- program */
+
+static const char usage[] =
+    "load: a light closed-loop client for servers on 127.0.0.1; prints one line of JSON\n"
+    "  --port P             where the server listens\n"
+    "  --workload W         get, set, mix (1:1), mget, mset, or fill (each key once)   (get)\n"
+    "  --threads N          (2)            --conns N         connections of each thread (25)\n"
+    "  --pipeline N         (1)            --multi N         keys of an mget or mset (10)\n"
+    "  --keys N             (1000000)      --first-key N     smallest key number (0)\n"
+    "  --chosen FILE        use the key numbers in FILE, one per line, instead\n"
+    "  --value-bytes N      (256)          --seconds S       measured time (2)\n"
+    "  --warmup S           before it (0.2)\n"
+    "  --max-seconds S      give up after this long, a fill too (600)\n"
+    "  --server PID         measure this process's CPU\n"
+    "  --helper PID         do not count this process's CPU as foreign; may be repeated\n";
+
+static double number(const char *text, double min, double max, const char *name)
+{
+    char *end;
+    double v = strtod(text, &end);
+    if (*text && !*end && v >= min && v <= max) return v;
+    fprintf(stderr, "load: --%s needs a number from %g to %g\n", name, min, max);
+    exit(2);
+}
+
+static enum workload workload_of(const char *name)
+{
+    for (enum workload w = GET; w <= FILL; w++)
+        if (!strcmp(workload_names[w], name)) return w;
+    die(name, "no such workload");
+}
+
+static void read_chosen(struct settings *s, const char *path)
+{
+    FILE *f = fopen(path, "r");
+    unsigned long long key;
+    size_t cap = 0;
+    if (!f) die(path, strerror(errno));
+    for (s->keys = 0; fscanf(f, "%llu", &key) == 1; s->chosen[s->keys++] = key) {
+        if (s->keys < cap) continue;
+        cap = cap ? cap * 2 : 1024;
+        s->chosen = realloc(s->chosen, cap * sizeof *s->chosen);
+        if (!s->chosen) die("memory", "none left");
+    }
+    fclose(f);
+    if (s->keys == 0) die(path, "holds no key numbers");
+}
+
+enum option_name { O_PORT, O_WORKLOAD, O_THREADS, O_CONNS, O_PIPELINE, O_MULTI, O_KEYS, O_FIRST, O_CHOSEN, O_VALUE, O_SECONDS, O_WARMUP,
+                   O_MAX, O_SERVER, O_HELPER, O_HELP };
+
+static void set_option(struct settings *s, int o, const char *arg)
+{
+    switch (o) {
+    case O_PORT: s->port = (uint16_t)number(arg, 1, 65535, "port"); break;
+    case O_WORKLOAD: s->workload = workload_of(arg); break;
+    case O_THREADS: s->threads = (int)number(arg, 1, THREADS_MAX, "threads"); break;
+    case O_CONNS: s->conns = (int)number(arg, 1, 10000, "conns"); break;
+    case O_PIPELINE: s->pipeline = (int)number(arg, 1, 10000, "pipeline"); break;
+    case O_MULTI: s->multi = (int)number(arg, 1, 1000, "multi"); break;
+    case O_KEYS: s->keys = (uint64_t)number(arg, 1, 9e9, "keys"); break;
+    case O_FIRST: s->first_key = (uint64_t)number(arg, 0, 9e8, "first-key"); break;
+    case O_CHOSEN: read_chosen(s, arg); break;
+    case O_VALUE: s->value_bytes = (long)number(arg, 0, 1 << 20, "value-bytes"); break;
+    case O_SECONDS: s->seconds = number(arg, 0.01, 3600, "seconds"); break;
+    case O_WARMUP: s->warmup_seconds = number(arg, 0, 60, "warmup"); break;
+    case O_MAX: s->max_seconds = number(arg, 1, 7200, "max-seconds"); break;
+    case O_SERVER: s->server = (pid_t)number(arg, 1, 1 << 30, "server"); break;
+    case O_HELPER:
+        if (s->n_helpers == PIDS_MAX) die("--helper", "too many");
+        s->helpers[s->n_helpers++] = (pid_t)number(arg, 1, 1 << 30, "helper");
+        break;
+    default: fputs(usage, o == O_HELP ? stdout : stderr); exit(o == O_HELP ? 0 : 2);
+    }
+}
+
+static void read_options(int argc, char **argv, struct settings *s)
+{
+    static const struct option options[] = {
+        {"port", 1, 0, O_PORT}, {"workload", 1, 0, O_WORKLOAD}, {"threads", 1, 0, O_THREADS}, {"conns", 1, 0, O_CONNS},
+        {"pipeline", 1, 0, O_PIPELINE}, {"multi", 1, 0, O_MULTI}, {"keys", 1, 0, O_KEYS}, {"first-key", 1, 0, O_FIRST},
+        {"chosen", 1, 0, O_CHOSEN}, {"value-bytes", 1, 0, O_VALUE}, {"seconds", 1, 0, O_SECONDS}, {"warmup", 1, 0, O_WARMUP},
+        {"max-seconds", 1, 0, O_MAX}, {"server", 1, 0, O_SERVER}, {"helper", 1, 0, O_HELPER}, {"help", 0, 0, O_HELP}, {0},
+    };
+    for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) set_option(s, o, optarg);
+    if (s->port && optind == argc) return;
+    fputs(usage, stderr);
+    exit(2);
+}
+
+static void print_result(const struct settings *s, const struct thread *threads, struct cpu a, struct cpu b)
+{
+    static uint64_t hist[HIST_BUCKETS];
+    uint64_t ops = 0, batches = 0, max_ns = 0, max_at = 0;
+    for (int i = 0; i < s->threads; i++) {
+        const struct thread *t = &threads[i];
+        ops += t->ops;
+        batches += t->batches;
+        if (t->max_ns > max_ns) max_ns = t->max_ns, max_at = t->max_at_op;
+        for (unsigned j = 0; j < HIST_BUCKETS; j++) hist[j] += t->hist[j];
+    }
+    if (ops == 0) die("run", "nothing was answered in the measured time");
+    double seconds = (double)(b.wall_ns - a.wall_ns) / 1e9;
+    double own = (double)(b.own_ns - a.own_ns), server = (double)(b.server_ns - a.server_ns);
+    double foreign = (double)(b.machine_ns - a.machine_ns) - own - server - (double)(b.helpers_ns - a.helpers_ns);
+    printf("{\"workload\": \"%s\", \"pipeline\": %d, \"conns\": %d, \"ops\": %llu, \"seconds\": %.3f, \"ops_per_s\": %.0f, ",
+           workload_names[s->workload], s->pipeline, s->threads * s->conns, (unsigned long long)ops, seconds, (double)ops / seconds);
+    printf("\"p50_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f, \"max_us\": %.1f, \"max_at_op\": %llu, ", quantile_us(hist, batches, 0.5),
+           quantile_us(hist, batches, 0.99), quantile_us(hist, batches, 0.999), (double)max_ns / 1e3, (unsigned long long)max_at);
+    printf("\"server_us_per_op\": %.4f, \"client_us_per_op\": %.4f, \"foreign_cores\": %.3f}\n", server / 1e3 / (double)ops,
+           own / 1e3 / (double)ops, foreign > 0 ? foreign / 1e9 / seconds : 0.0);
+}
+
+static void sleep_seconds(double s)
+{
+    struct timespec t = {.tv_sec = (time_t)s, .tv_nsec = (long)((s - (double)(time_t)s) * 1e9)};
+    while (nanosleep(&t, &t) && errno == EINTR) continue;
+}
+
+int main(int argc, char **argv)
+{
+    static struct shared sh = {.set = {.threads = 2, .conns = 25, .pipeline = 1, .multi = 10, .value_bytes = 256, .seconds = 2,
+                                       .warmup_seconds = 0.2, .max_seconds = 600, .keys = 1000000}};
+    struct settings *s = &sh.set;
+    read_options(argc, argv, s);
+    struct thread *threads = allocate(sizeof *threads * (size_t)s->threads);
+    bool fill = s->workload == FILL;
+    alarm((unsigned)s->max_seconds); /* whatever hangs, the program ends */
+    sh.phase = fill ? MEASURE : WARMUP;
+    struct cpu before = cpu_read(s), after;
+    for (int i = 0; i < s->threads; i++) {
+        threads[i].shared = &sh;
+        threads[i].random = 0x2545f4914f6cdd1du * (uint64_t)(i + 1) ^ before.wall_ns;
+        if (pthread_create(&threads[i].id, NULL, thread_run, &threads[i])) die("thread", "cannot start");
+    }
+    if (!fill) {
+        sleep_seconds(s->warmup_seconds);
+        before = cpu_read(s);
+        sh.phase = MEASURE;
+        sleep_seconds(s->seconds);
+        sh.phase = STOP;
+        after = cpu_read(s);
+    }
+    for (int i = 0; i < s->threads; i++) pthread_join(threads[i].id, NULL);
+    if (fill) after = cpu_read(s);
+    print_result(s, threads, before, after);
+}
