@@ -397,7 +397,11 @@ void table_prefetch_entry(const struct table *t, uint64_t hash)
     for (unsigned hits = slots_with(b, tag_of(hash)); hits; hits &= hits - 1) __builtin_prefetch(b->slot[__builtin_ctz(hits)]);
 }
 
-size_t table_bytes(const struct table *t) { return is_unallocated(t) ? 0 : array_bytes(&t->now) + array_bytes(&t->old); }
+size_t table_bytes(const struct table *t)
+{
+    if (is_unallocated(t)) return 0;
+    return arena_round(array_bytes(&t->now)) + (t->old.buckets ? arena_round(array_bytes(&t->old)) : 0);
+}
 
 /* --- walking and checking --- */
 

@@ -76,7 +76,7 @@ struct entry *table_random(struct table *t, uint64_t r);
 void table_prefetch_bucket(const struct table *t, uint64_t hash);
 void table_prefetch_entry(const struct table *t, uint64_t hash);
 
-size_t table_bytes(const struct table *t);
+size_t table_bytes(const struct table *t); /* what its arrays occupy in the arena; of large moving ones the arena may count less: parts are away */
 void table_check(const struct table *t);
 
 /* Walks all entries of a table that does not change meanwhile. */
