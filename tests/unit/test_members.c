@@ -50,7 +50,12 @@ static int teardown(void **state)
 
 static struct slice name(char text[32], uint32_t i) { return slice_of(text, (size_t)snprintf(text, 32, "member-%u", i)); }
 
-static uint32_t number(struct slice member) { return (uint32_t)strtoul(member.p + 7, NULL, 10); }
+static uint32_t number(struct slice member)
+{
+    char text[32] = {0};
+    memcpy(text, member.p + 7, member.n - 7);
+    return (uint32_t)strtoul(text, NULL, 10);
+}
 
 static void fill(char *p, uint32_t i, size_t n)
 {
