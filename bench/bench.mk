@@ -1,5 +1,5 @@
 # Side-by-side measurements. `make bench` writes docs/bench/; `make bench-quick` is the same in short, into build/bench/quick/.
-# BENCH_ARGS goes to bench/bench.py: make bench BENCH_ARGS='--only memory --repeat 5'
+# `make bench-test` checks the measuring tools. BENCH_ARGS goes to bench/bench.py: make bench BENCH_ARGS='--only memory --repeat 5'
 
 BENCH_TOOLS = build/bench/limit build/bench/load
 BENCH_PYTHON = /usr/bin/python3
@@ -20,4 +20,7 @@ bench-quick: bench-packages
 	@$(MAKE) --no-print-directory all $(BENCH_TOOLS)
 	@$(BENCH_PYTHON) bench/bench.py --quick --out build/bench/quick $(BENCH_ARGS)
 
-.PHONY: bench bench-quick bench-packages
+bench-test: $(BENCH_TOOLS)
+	@$(BENCH_PYTHON) -m pytest -q -p no:cacheprovider bench/test_tools.py
+
+.PHONY: bench bench-quick bench-test bench-packages

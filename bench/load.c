@@ -1,6 +1,9 @@
-/* A light closed-loop client, 127.0.0.1 only. Each connection owns a prebuilt batch of requests: it writes fresh key numbers into it, sends
+/* A light client, 127.0.0.1 only. Each connection owns a prebuilt batch of requests: it writes fresh key numbers into it, sends
  * it with one call, waits for exactly the reply bytes it must bring, notes how long that took, and starts again. So the client costs a fraction
  * of a microsecond per operation and the server, not the client, is what is measured.
+ *
+ * With --rate the loop is open instead: batches are due at even intervals, whatever the server does, and a latency counts from the moment that
+ * the batch was due, so that a stall is charged with everything it delayed.
  *
  * Keys are "key:%010d"; every key must exist (run the workload `fill` first), because a reply's length is known beforehand.
  * Counting begins after the warm-up and ends before the last batches return. One line of JSON tells the result; any error reply, reply of a wrong
@@ -17,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -41,6 +45,7 @@ struct settings {
     int threads, conns, pipeline, multi;
     long value_bytes;
     double seconds, warmup_seconds, max_seconds;
+    double rate; /* operations per second of all threads; 0: as many as the server answers */
     uint64_t keys, first_key;
     enum workload workload;
     uint64_t *chosen; /* key numbers to choose from, instead of the interval; `keys` many */
@@ -79,8 +84,12 @@ struct thread {
     uint64_t ops, batches, max_ns, max_at_op;
     uint32_t hist[HIST_BUCKETS];
     struct conn *conns;
-    int live;
+    int live;              /* connections that wait for replies */
     char *inbox;
+    /* With a rate: when the next batch is due, and the connections that are free for it, longest free first. */
+    uint64_t interval_ns, due_ns;
+    struct conn **idle;
+    int idle_first, n_idle;
 };
 
 static _Noreturn void die(const char *what, const char *why)
@@ -238,8 +247,8 @@ static void push(struct conn *c)
     else if (n < 0 && errno != EAGAIN) die("send", strerror(errno));
 }
 
-/* Starts the next batch of a connection, or retires the connection. */
-static void fire(struct thread *t, struct conn *c)
+/* Starts the next batch of a connection, unless the run is over. */
+static void fire(struct thread *t, struct conn *c, uint64_t due_ns)
 {
     struct shared *sh = t->shared;
     struct batch *b = &c->batch[c->turn];
@@ -248,13 +257,33 @@ static void fire(struct thread *t, struct conn *c)
     else if (more)
         for (int i = 0; i < b->n_keys; i++) write_digits(b->bytes + b->digits[i], random_key(t, &sh->set));
     c->busy = more;
-    if (!more) {
-        t->live--;
+    if (!more) return;
+    t->live++;
+    c->sent = c->received = 0;
+    c->started_ns = due_ns;
+    push(c);
+}
+
+static void fire_due(struct thread *t, uint64_t now)
+{
+    int n_conns = t->shared->set.conns;
+    for (; t->n_idle > 0 && t->due_ns <= now; t->due_ns += t->interval_ns) {
+        struct conn *c = t->idle[t->idle_first];
+        t->idle_first = (t->idle_first + 1) % n_conns;
+        t->n_idle--;
+        fire(t, c, t->due_ns);
+    }
+}
+
+/* What a connection does when it has nothing to wait for. */
+static void conn_next(struct thread *t, struct conn *c, uint64_t now)
+{
+    if (!t->interval_ns) {
+        fire(t, c, now);
         return;
     }
-    c->sent = c->received = 0;
-    c->started_ns = now_ns(CLOCK_MONOTONIC);
-    push(c);
+    c->busy = false;
+    t->idle[(t->idle_first + t->n_idle++) % t->shared->set.conns] = c;
 }
 
 static void note(struct thread *t, struct conn *c, uint64_t now)
@@ -314,25 +343,50 @@ static void conn_ready(struct thread *t, struct conn *c)
     if (!c->busy) return;
     if (c->sent < c->batch[c->turn].len) push(c);
     if (!pull(c, t->inbox)) return;
-    note(t, c, now_ns(CLOCK_MONOTONIC));
+    uint64_t now = now_ns(CLOCK_MONOTONIC);
+    note(t, c, now);
+    t->live--;
     c->turn = (c->turn + 1) % c->n_batches;
-    fire(t, c);
+    conn_next(t, c, now);
+}
+
+/* Waits for replies, but not past the moment when the next batch is due. */
+static int wait_events(struct thread *t, int ep, struct epoll_event *events, int max)
+{
+    struct timespec timeout = {.tv_sec = STALL_SECONDS};
+    bool timed = t->interval_ns && t->n_idle > 0;
+    if (timed) {
+        uint64_t now = now_ns(CLOCK_MONOTONIC), left = t->due_ns > now ? t->due_ns - now : 0;
+        timeout = (struct timespec){.tv_sec = (time_t)(left / 1000000000u), .tv_nsec = (long)(left % 1000000000u)};
+    }
+    int n = epoll_pwait2(ep, events, max, &timeout, NULL);
+    if (n == 0 && !timed) die("stall", "no reply; does every key exist, with values of this length?");
+    return n;
+}
+
+static bool thread_goes_on(const struct thread *t)
+{
+    return t->live > 0 || (t->interval_ns && atomic_load_explicit(&t->shared->phase, memory_order_relaxed) != STOP);
 }
 
 static void *thread_run(void *arg)
 {
     struct thread *t = arg;
     struct epoll_event events[128];
-    int n_conns = t->shared->set.conns, ep = epoll_create1(EPOLL_CLOEXEC);
+    const struct settings *s = &t->shared->set;
+    int n_conns = s->conns, ep = epoll_create1(EPOLL_CLOEXEC);
     t->conns = allocate(sizeof *t->conns * (size_t)n_conns);
     t->inbox = allocate(RECV_BYTES);
-    t->live = n_conns;
+    t->idle = allocate(sizeof(struct conn *) * (size_t)n_conns);
+    if (s->rate > 0) t->interval_ns = (uint64_t)(1e9 * s->pipeline * s->threads / s->rate);
+    prctl(PR_SET_TIMERSLACK, 1000);
     for (int i = 0; i < n_conns; i++) conn_open(t, &t->conns[i], ep, i);
-    for (int i = 0; i < n_conns; i++) fire(t, &t->conns[i]);
-    while (t->live > 0) {
-        int n = epoll_wait(ep, events, 128, STALL_SECONDS * 1000);
-        if (n == 0) die("stall", "no reply; does every key exist, with values of this length?");
+    t->due_ns = now_ns(CLOCK_MONOTONIC);
+    for (int i = 0; i < n_conns; i++) conn_next(t, &t->conns[i], t->due_ns);
+    while (thread_goes_on(t)) {
+        int n = wait_events(t, ep, events, 128);
         for (int i = 0; i < n; i++) conn_ready(t, events[i].data.ptr);
+        if (t->interval_ns) fire_due(t, now_ns(CLOCK_MONOTONIC));
     }
     for (int i = 0; i < n_conns; i++) close(t->conns[i].fd);
     return NULL;
@@ -377,7 +431,7 @@ static struct cpu cpu_read(const struct settings *s)
 /* ---- program */
 
 static const char usage[] =
-    "load: a light closed-loop client for servers on 127.0.0.1; prints one line of JSON\n"
+    "load: a light client for servers on 127.0.0.1; prints one line of JSON\n"
     "  --port P             where the server listens\n"
     "  --workload W         get, set, mix (1:1), mget, mset, or fill (each key once)   (get)\n"
     "  --threads N          (2)            --conns N         connections of each thread (25)\n"
@@ -386,6 +440,7 @@ static const char usage[] =
     "  --chosen FILE        use the key numbers in FILE, one per line, instead\n"
     "  --value-bytes N      (256)          --seconds S       measured time (2)\n"
     "  --warmup S           before it (0.2)\n"
+    "  --rate N             operations per second in all, latency counted from when each was due (0: as many as possible)\n"
     "  --max-seconds S      give up after this long, a fill too (600)\n"
     "  --server PID         measure this process's CPU\n"
     "  --helper PID         do not count this process's CPU as foreign; may be repeated\n";
@@ -422,7 +477,7 @@ static void read_chosen(struct settings *s, const char *path)
     if (s->keys == 0) die(path, "holds no key numbers");
 }
 
-enum option_name { O_PORT, O_WORKLOAD, O_THREADS, O_CONNS, O_PIPELINE, O_MULTI, O_KEYS, O_FIRST, O_CHOSEN, O_VALUE, O_SECONDS, O_WARMUP,
+enum option_name { O_PORT, O_WORKLOAD, O_THREADS, O_CONNS, O_PIPELINE, O_MULTI, O_KEYS, O_FIRST, O_CHOSEN, O_VALUE, O_SECONDS, O_WARMUP, O_RATE,
                    O_MAX, O_SERVER, O_HELPER, O_HELP };
 
 static void set_option(struct settings *s, int o, const char *arg)
@@ -440,6 +495,7 @@ static void set_option(struct settings *s, int o, const char *arg)
     case O_VALUE: s->value_bytes = (long)number(arg, 0, 1 << 20, "value-bytes"); break;
     case O_SECONDS: s->seconds = number(arg, 0.01, 3600, "seconds"); break;
     case O_WARMUP: s->warmup_seconds = number(arg, 0, 60, "warmup"); break;
+    case O_RATE: s->rate = number(arg, 0, 1e8, "rate"); break;
     case O_MAX: s->max_seconds = number(arg, 1, 7200, "max-seconds"); break;
     case O_SERVER: s->server = (pid_t)number(arg, 1, 1 << 30, "server"); break;
     case O_HELPER:
@@ -455,10 +511,11 @@ static void read_options(int argc, char **argv, struct settings *s)
     static const struct option options[] = {
         {"port", 1, 0, O_PORT}, {"workload", 1, 0, O_WORKLOAD}, {"threads", 1, 0, O_THREADS}, {"conns", 1, 0, O_CONNS},
         {"pipeline", 1, 0, O_PIPELINE}, {"multi", 1, 0, O_MULTI}, {"keys", 1, 0, O_KEYS}, {"first-key", 1, 0, O_FIRST},
-        {"chosen", 1, 0, O_CHOSEN}, {"value-bytes", 1, 0, O_VALUE}, {"seconds", 1, 0, O_SECONDS}, {"warmup", 1, 0, O_WARMUP},
+        {"chosen", 1, 0, O_CHOSEN}, {"value-bytes", 1, 0, O_VALUE}, {"seconds", 1, 0, O_SECONDS}, {"warmup", 1, 0, O_WARMUP}, {"rate", 1, 0, O_RATE},
         {"max-seconds", 1, 0, O_MAX}, {"server", 1, 0, O_SERVER}, {"helper", 1, 0, O_HELPER}, {"help", 0, 0, O_HELP}, {0},
     };
     for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) set_option(s, o, optarg);
+    if (s->rate > 0 && s->workload == FILL) die("--rate", "a fill goes as fast as it can");
     if (s->port && optind == argc) return;
     fputs(usage, stderr);
     exit(2);

@@ -16,7 +16,7 @@ STYLE = """
 """
 TOP, PLOT_HEIGHT, BOTTOM = 78, 220, 44
 LEFT, GAP, RIGHT = 56, 60, 24
-BAR, GROUP_GAP = 17, 22
+GROUP_GAP = 22
 
 
 def text(x, y, words, css="ink", size=12, anchor="middle", weight="normal"):
@@ -47,9 +47,20 @@ def tick_step(top):
         step *= 10
 
 
+def bar_width(panel):
+    return 17 if len(panel["series"]) > 3 else 34
+
+
 def panel_width(panel):
-    bars = max(1, len(panel["series"]))
-    return len(panel["groups"]) * (bars * BAR + GROUP_GAP) + GROUP_GAP
+    series = max(1, len(panel["series"]))
+    return len(panel["groups"]) * (series * bar_width(panel) + GROUP_GAP) + GROUP_GAP
+
+
+def draw_bar(at, width, value, top, css, words):
+    height = PLOT_HEIGHT * value / top
+    y, middle = TOP + PLOT_HEIGHT - height, at + width / 2
+    return [f'<rect class="c-{css}" x="{at + 1}" y="{y:.1f}" width="{width - 2}" height="{height:.1f}" rx="2"><title>{escape(words)}</title></rect>',
+            f'<g transform="rotate(-90 {middle + 3:.1f} {y - 4:.1f})">' + text(middle + 3, y - 4, short(value), "soft", 9, "start") + "</g>"]
 
 
 def draw_axis(panel, x, top):
@@ -64,30 +75,26 @@ def draw_axis(panel, x, top):
 
 
 def draw_panel(panel, x):
-    """values[series][group] may be None. goals[group] draws a line across the group."""
-    goals = panel.get("goals", {})
+    """values[series][group] may be None. goals[group] draws a line across sherd's bar, or the whole group without one."""
+    goals, width = panel.get("goals", {}), bar_width(panel)
     known = [v for row in panel["values"].values() for v in row.values() if v is not None] + list(goals.values())
     top = (max(known) if known else 1) * 1.12 or 1
     parts = draw_axis(panel, x, top)
     for g, group in enumerate(panel["groups"]):
-        start = x + GROUP_GAP + g * (len(panel["series"]) * BAR + GROUP_GAP)
+        start = x + GROUP_GAP + g * (len(panel["series"]) * width + GROUP_GAP)
+        end = start + len(panel["series"]) * width
+        line = (start, end)
         for s, series in enumerate(panel["series"]):
-            value = panel["values"].get(series, {}).get(group)
-            at = start + s * BAR
+            value, at = panel["values"].get(series, {}).get(group), start + s * width
             if value is None:
-                parts.append(text(at + BAR / 2, TOP + PLOT_HEIGHT - 4, "–", "soft", 11))
+                parts.append(text(at + width / 2, TOP + PLOT_HEIGHT - 4, "–", "soft", 11))
                 continue
-            height = PLOT_HEIGHT * value / top
-            y = TOP + PLOT_HEIGHT - height
-            parts.append(f'<rect class="c-{series}" x="{at + 1}" y="{y:.1f}" width="{BAR - 2}" height="{height:.1f}" rx="2">'
-                         f'<title>{escape(f"{series}, {group}: {short(value)}")}</title></rect>')
-            parts.append(f'<g transform="rotate(-90 {at + BAR / 2 + 3:.1f} {y - 4:.1f})">'
-                         + text(at + BAR / 2 + 3, y - 4, short(value), "soft", 9, "start") + "</g>")
-        width = len(panel["series"]) * BAR
+            parts += draw_bar(at, width, value, top, series, f"{series}, {group}: {short(value)}")
+            line = (at, at + width) if series == "sherd" else line
         if group in goals:
             y = TOP + PLOT_HEIGHT * (1 - goals[group] / top)
-            parts.append(f'<line class="goal" x1="{start - 4}" x2="{start + width + 4}" y1="{y:.1f}" y2="{y:.1f}" stroke-dasharray="4 3"/>')
-        parts.append(text(start + width / 2, TOP + PLOT_HEIGHT + 18, group, "ink", 12))
+            parts.append(f'<line class="goal" x1="{line[0] - 4}" x2="{line[1] + 4}" y1="{y:.1f}" y2="{y:.1f}" stroke-dasharray="4 3"/>')
+        parts.append(text((start + end) / 2, TOP + PLOT_HEIGHT + 18, group, "ink", 12))
     return parts
 
 

@@ -88,6 +88,12 @@ def multi_goals(s):
                  ratio(value(cells, c, "sherd", "ops_per_s"), value(cells, c, "valkey", "ops_per_s")), MULTI_FACTOR, ">=") for c in cells]
 
 
+def latency_goals(s):
+    cells = s["cells"]
+    return [goal(f"at {int(c.split('/')[1]):,} operations/s: p99 µs, not above redis's", value(cells, c, "sherd", "p99_us"),
+                 value(cells, c, "redis", "p99_us"), "<=", "{:.0f}") for c in cells]
+
+
 def memory_goals(s):
     return [goal(f"bytes per key, values of {size}", row.get("sherd", {}).get("per_key"), BYTES_PER_KEY[size], "<=", "{:.1f}")
             for size, row in s["sizes"].items()]
@@ -114,7 +120,7 @@ def busy_goals(s):
                  s["busy"].get(label, {}).get("other", {}).get("p99_us"), theirs, "<", "{:.0f}") for label in ("sherd", "sherd-8")]
 
 
-GOALS = {"throughput": throughput_goals, "multi": multi_goals, "memory": memory_goals, "growth": growth_goals, "idle": idle_goals,
+GOALS = {"throughput": throughput_goals, "multi": multi_goals, "latency": latency_goals, "memory": memory_goals, "growth": growth_goals, "idle": idle_goals,
          "busy": busy_goals}
 
 
@@ -163,6 +169,17 @@ def multi_text(s):
     return ("An operation is one command with 10 keys.\n\n![multi-key commands](multi.svg)\n\n" + cell_tables(s, "limit-epoll"))
 
 
+def latency_text(s):
+    out = []
+    for cell, row in s["cells"].items():
+        rows = [[x] + [figure(row.get(x), n, f, d) for n, f, d in (("ops_per_s", 1e-3, 1), ("p50_us", 1, 0), ("p99_us", 1, 0), ("p999_us", 1, 0),
+                                                                   ("max_us", 1, 0), ("server_us_per_op", 1, 2))] for x in labels_of(s)]
+        out.append(f"### {int(cell.split('/')[1]):,} operations per second\n\n"
+                   + table(["server", "kops/s", "p50 µs", "p99 µs", "p99.9 µs", "max µs", "server CPU µs/op"], rows))
+    return ("GET + SET 1:1 without pipelining, 50 connections, at a fixed rate. A latency counts from the moment that the operation was due.\n\n"
+            + "\n\n".join(out))
+
+
 def memory_text(s):
     names = [x for x in ORDER if PEERS[x].stores]
     rows = [[f"{size} bytes", str(int(size) + 14), str(BYTES_PER_KEY[size])] + [figure(row.get(x), "per_key", 1, 1) for x in names]
@@ -209,8 +226,8 @@ def busy_text(s):
 
 
 TEXT = {"throughput": ("1. Throughput and CPU", throughput_text), "multi": ("2. Multi-key commands", multi_text),
-        "memory": ("3. Memory", memory_text), "growth": ("4. Growth", growth_text), "idle": ("5. Idle", idle_text),
-        "workers": ("6. Foreign keys", workers_text), "busy": ("7. One busy shard", busy_text)}
+        "latency": ("3. Latency at a fixed rate", latency_text), "memory": ("4. Memory", memory_text), "growth": ("5. Growth", growth_text), "idle": ("6. Idle", idle_text),
+        "workers": ("7. Foreign keys", workers_text), "busy": ("8. One busy shard", busy_text)}
 
 
 # ---- plots

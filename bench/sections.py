@@ -180,6 +180,15 @@ def multi(plan):
         return {"keys": keys, "missing": missing, "cells": run_cells(plan, servers, cells)}
 
 
+def latency(plan):
+    """At a rate that every server can keep, so that waiting is the server's doing and not a full machine's."""
+    keys = plan.scale(1_000_000, 100_000)
+    cells = {f"mix/{rate}": {"workload": "mix", "pipeline": 1, "keys": keys, "seconds": plan.seconds, "rate": rate}
+             for rate in (20_000, 60_000)}
+    with fleet(plan, one_each(plan), keys) as (servers, missing):
+        return {"keys": keys, "missing": missing, "cells": run_cells(plan, servers, cells)}
+
+
 # ---- 3: memory
 
 def memory(plan):
@@ -383,4 +392,4 @@ def busy(plan):
     return {"keys": keys, "missing": missing, "busy": result}
 
 
-SECTIONS = {"throughput": throughput, "multi": multi, "memory": memory, "growth": growth, "idle": idle, "workers": workers, "busy": busy}
+SECTIONS = {"throughput": throughput, "multi": multi, "latency": latency, "memory": memory, "growth": growth, "idle": idle, "workers": workers, "busy": busy}
