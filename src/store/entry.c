@@ -125,6 +125,14 @@ int64_t entry_expiry_ms(const struct entry *e)
     return ms;
 }
 
+bool entry_fits_value(const struct entry *e, size_t value_len)
+{
+    if (width_of(value_len) != entry_width(e)) return false;
+    size_t head = entry_header_bytes[e->flags & 15] + entry_key_len(e), room = value_room(e);
+    if (entry_width(e) == WIDTH_WIDE) return value_len <= room && value_len >= room / 3;
+    return arena_round(head + value_len) == arena_round(head + room);
+}
+
 struct entry *entry_resize_value(struct arena *a, struct entry *e, size_t value_len)
 {
     unsigned width = width_of(value_len), others = e->flags & (ENTRY_EXPIRES | ENTRY_LONG_KEY);

@@ -121,6 +121,8 @@ struct entry *entry_new(struct arena *a, enum type t, enum encoding c, struct sl
 void entry_release(struct arena *a, struct entry *e); /* the entry's own block; not the body it may point to */
 size_t entry_bytes(const struct entry *e);            /* what its block was asked with */
 
+/* True if entry_resize_value to that length would leave the entry where it is. */
+bool entry_fits_value(const struct entry *e, size_t value_len);
 /* Changes the value's length, keeping the common prefix. Gives the entry's (perhaps new) address. */
 struct entry *entry_resize_value(struct arena *a, struct entry *e, size_t value_len);
 /* Cuts `cut` bytes at offset `at` of the value and opens a gap of `gap` bytes there: the primitive for editing packs in place. */

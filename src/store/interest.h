@@ -25,13 +25,14 @@ void interest_remove(struct interests *in, struct interest *i); /* no-op if not 
 
 /* store_apply calls this for every changed key: watchers become dirty; if somebody waits, the key joins the ready list once. */
 void interest_touch(struct interests *in, uint16_t db, struct slice key, uint64_t hash);
-void interest_touch_all(struct interests *in, uint16_t db); /* FLUSHDB, SWAPDB: every watched key of that database */
+void interest_touch_all(struct interests *in, uint16_t db); /* FLUSHDB, SWAPDB: every key of that database that somebody watches or waits for */
 
 /* The hash that a registered interest was added with. */
 uint64_t interest_hash(const struct interest *i);
 /* Puts the interest's key on the ready list once more, if not there: the next in line may be due. No watcher becomes dirty. */
 void interest_ready(struct interests *in, struct interest *i);
 
-/* The ready list, oldest first: takes one key off, false if there is none. The first waiter is given; walk on with ->next (skip watchers). */
+/* The ready list, oldest first: takes one key off, false if there is none. The first waiter is given; walk on with ->next (skip watchers).
+ * The key's name is good until the next call, also when its last waiter is removed meanwhile. */
 bool interest_next_ready(struct interests *in, uint16_t *db, struct slice *key, struct interest **first);
 bool interest_any_ready(const struct interests *in);

@@ -1,7 +1,7 @@
 /* The keyspace of one shard: databases 0..15, each a table of entries with its own arena.
  *
  * Whoever holds the shard's token is the only user of a store; nothing here locks. Reading goes through store_find, changing through
- * store_apply and nothing else. Both move entries, so a place is good until the next change of the same database.
+ * store_apply and nothing else. A place is good until the next change of its own key (its expiry included) or of the database as a whole.
  * Pure: the clock comes in as store->now_ms, set by the caller before each command. */
 #pragma once
 #include <stdbool.h>
@@ -74,8 +74,12 @@ struct place {
 void store_find(struct store *s, uint16_t db, uint64_t hash, struct slice key, struct place *at);
 void store_peek(struct store *s, uint16_t db, uint64_t hash, struct slice key, struct place *at);
 
-/* Applies one op. `at`, if not NULL, is the op's key as store_find left it (nothing changed since): saves the second search; it is
- * brought up to date. Gives the op's result (see op.h), 0 where none is named. Breaking an op's precondition (wrong type, index
+/* Touches the table's memory that a find of this key will need first. The one function here that needs no token. */
+void store_prefetch(const struct store *s, uint16_t db, uint64_t hash);
+
+/* Applies one op. `at`, if not NULL, is the op's key as store_find left it (the key did not change since): saves the second search; it is
+ * brought up to date. The op's slices do not point into the store, except the key of OP_DEL, which may be that of the entry itself. Removing what is not
+ * there changes nothing and is told to nobody. Gives the op's result (see op.h), 0 where none is named. Breaking an op's precondition (wrong type, index
  * out of range) is a broken promise of ours and aborts. */
 int64_t store_apply(struct store *s, const struct op *op, struct place *at);
 

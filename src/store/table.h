@@ -5,7 +5,7 @@
  * one (wrapping), counting them in its overflow byte (saturating); a search ends at the first bucket nobody passed.
  *
  * Because buckets are in hash order,
- *  - the number of buckets need not be a power of two: the table grows by half, not by doubling, and stays fuller;
+ *  - the number of buckets need not be a power of two: the table grows by a quarter, not by doubling, and stays fuller;
  *  - while it grows, everything below the frontier hash is in the new array and everything from it on in the old one: a
  *    search looks in one place, and each change moves a few buckets more (no stall, see TABLE_STEP_BUCKETS);
  *  - a scan is a walk along the hash line, its cursor a hash: growing or shrinking in between loses and repeats nothing.
@@ -72,7 +72,8 @@ void table_scan(struct table *t, uint64_t *cursor, size_t want, void (*visit)(vo
 /* A random entry (nearly uniform), NULL if empty. r is a random number. */
 struct entry *table_random(struct table *t, uint64_t r);
 
-/* Touches the memory a later find will need; needs no token: reads only the array addresses, atomically. */
+/* Touches the memory a later find will need. _bucket needs no token: it reads only the array addresses, atomically, and a prefetch of a stale
+ * one does no harm. _entry reads the bucket, so it is called under the token, best a little after the bucket was prefetched. */
 void table_prefetch_bucket(const struct table *t, uint64_t hash);
 void table_prefetch_entry(const struct table *t, uint64_t hash);
 
