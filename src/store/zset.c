@@ -1,6 +1,6 @@
-/* Scores in a pack: an integer that a double holds exactly is kept as the fewest little-endian bytes of two's complement (none for 0), at most
- * SCORE_INT_BYTES; any other score, -0 among them, as the 8 bytes of the double. The element's length tells which. A score of
- * 1 takes one byte, a time in milliseconds six. */
+/* Scores in a pack: an integer of up to SCORE_INT_BYTES is kept as the fewest little-endian bytes of two's complement (none for 0), any other score
+ * as the 8 bytes of the double. The element's length tells which. A score of 1 takes one byte, a time in milliseconds six.
+ * There is no -0: it becomes 0, in both encodings alike. */
 #include "store/zset.h"
 
 #include <math.h>
@@ -27,7 +27,6 @@ struct tree {
 static bool is_small_integer(double score)
 {
     double limit = (double)(1ll << (SCORE_INT_BYTES * 8 - 1));
-    if (score == 0) return !signbit(score);
     return score >= -limit && score < limit && score == trunc(score);
 }
 
@@ -168,6 +167,7 @@ void zset_drop(const struct kit *k, struct entry *e)
 struct entry *zset_put(const struct kit *k, struct entry *e, struct slice member, double score, bool *added)
 {
     CHECK(!isnan(score));
+    score += 0.0; /* -0 + 0 is 0 */
     if (!is_pack(e)) {
         *added = tree_put(tree_of(e), member, score);
         return e;
