@@ -71,12 +71,29 @@ static void grow_index(struct gather *g)
     for (uint32_t i = 0; i < g->n; i++) *slot_of(g, g->items[i]) = i + 1;
 }
 
-bool gather_new(struct gather *g, struct slice member, bool copy)
+uint32_t gather_number(struct gather *g, struct slice member, bool copy, bool *is_new)
 {
     if (!g->index || g->n > g->index_mask / 2) grow_index(g);
     uint32_t *slot = slot_of(g, member);
-    if (*slot) return false;
-    gather_add(g, member, copy);
-    *slot = g->n;
-    return true;
+    *is_new = *slot == 0;
+    if (*is_new) {
+        gather_add(g, member, copy);
+        *slot = g->n;
+    }
+    return *slot - 1;
+}
+
+bool gather_new(struct gather *g, struct slice member, bool copy)
+{
+    bool is_new;
+    gather_number(g, member, copy, &is_new);
+    return is_new;
+}
+
+bool gather_find(struct gather *g, struct slice member, uint32_t *number)
+{
+    if (!g->index) return false;
+    uint32_t *slot = slot_of(g, member);
+    *number = *slot - 1;
+    return *slot != 0;
 }

@@ -24,3 +24,6 @@ void gather_fini(struct gather *g);
 void gather_add(struct gather *g, struct slice member, bool copy);
 /* Adds a member only if it is not there; false if it is. Not to be mixed with gather_add. */
 bool gather_new(struct gather *g, struct slice member, bool copy);
+/* As gather_new; gives the number of the member in items, new or not. */
+uint32_t gather_number(struct gather *g, struct slice member, bool copy, bool *is_new);
+bool gather_find(struct gather *g, struct slice member, uint32_t *number); /* false if it was not added by one of these two */
