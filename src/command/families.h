@@ -10,6 +10,8 @@ extern const struct command_family hashes_family;   /* hashes.c */
 extern const struct command_family sets_family;     /* sets.c */
 extern const struct command_family zsets_family;    /* zsets.c */
 extern const struct command_family zranges_family;  /* zranges.c: ZRANGE in all forms, ZRANGESTORE, ... */
+extern const struct command_family zpops_family;    /* zpops.c: ZPOPMIN ZMPOP BZPOPMIN ... */
+extern const struct command_family zstores_family;  /* zstores.c: ZUNION ZINTER ZDIFF, ZUNIONSTORE ... */
 extern const struct command_family bits_family;     /* bits.c: SETBIT BITFIELD ... */
 extern const struct command_family hll_family;      /* hll.c: PFADD ... */
 extern const struct command_family sort_family;     /* sort.c: SORT SORT_RO */
