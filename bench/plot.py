@@ -34,7 +34,7 @@ def short(value):
         return f"{value / 1000:.1f}k"
     if value >= 100:
         return f"{value:.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2g}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def tick_step(top):
@@ -69,7 +69,7 @@ def draw_axis(panel, x, top):
     for tick in ticks:
         y = TOP + PLOT_HEIGHT * (1 - tick / top)
         parts.append(f'<line class="grid" x1="{x}" x2="{x + panel_width(panel)}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(text(x - 6, y + 4, short(tick) if tick else "0", "soft", 11, "end"))
+        parts.append(text(x - 6, y + 4, f"{tick:g}" if tick < 1000 else short(tick), "soft", 11, "end"))
     parts.append(text(x + panel_width(panel) / 2, TOP - 14, panel["title"], "ink", 13, weight="600"))
     return parts
 

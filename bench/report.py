@@ -184,7 +184,7 @@ def memory_text(s):
     names = [x for x in ORDER if PEERS[x].stores]
     rows = [[f"{size} bytes", str(int(size) + 14), str(BYTES_PER_KEY[size])] + [figure(row.get(x), "per_key", 1, 1) for x in names]
             for size, row in s["sizes"].items()]
-    return (f"Resident memory of the whole process per key, after {s['keys']:,} keys of 14 bytes.\n\n![bytes per key](memory.svg)\n\n"
+    return (f"Resident memory that {s['keys']:,} keys of 14 bytes added to the empty server, per key.\n\n![bytes per key](memory.svg)\n\n"
             + table(["value", "payload", "goal"] + names, rows))
 
 

@@ -210,8 +210,8 @@ def memory(plan):
                     row[label] = {"error": str(error)}
                     continue
                 time.sleep(0.5)
-                row[label] = {"rss": server.rss_bytes(), "rss_empty": empty, "per_key": server.rss_bytes() / keys,
-                              "fill_seconds": done["seconds"]}
+                full = server.rss_bytes()
+                row[label] = {"rss": full, "rss_empty": empty, "per_key": (full - empty) / keys, "fill_seconds": done["seconds"]}
             plan.say(f"  {value_bytes} B: {label} {row[label]['per_key']:.1f} bytes/key")
         plan.progress({"keys": keys, "missing": missing, "sizes": sizes})
     return {"keys": keys, "missing": missing, "sizes": sizes}
