@@ -360,7 +360,7 @@ static void many_sources_work(void **state)
 {
     struct harness *h = *state;
     struct slice argv[41];
-    char keys[40][8];
+    char keys[40][16];
     argv[0] = SLICE("SUNION");
     for (int i = 0; i < 40; i++) {
         char words[64];
