@@ -13,8 +13,8 @@ import pytest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import plot  # noqa: E402
 import report  # noqa: E402
-from peers import ORDER, PEERS, Resp, Server  # noqa: E402
-from sections import LOAD, LoadError, load, summary  # noqa: E402
+from peers import ORDER, PEERS, Resp, Server, ServerError  # noqa: E402
+from sections import LOAD, LoadError, load, make_slow, shards_of, summary  # noqa: E402
 
 
 def free_port():
@@ -133,6 +133,34 @@ def test_disturbed_runs_do_not_count():
 
 def test_without_clean_runs_the_figure_is_marked():
     assert summary([run_of(10, 0.9), run_of(12, 0.8)], 0.1, 3)["disturbed"]
+
+
+class Told:
+    """A client that answers from a function of the command."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def call(self, *command):
+        reply = self.answer(command)
+        if isinstance(reply, ServerError):
+            raise reply
+        return reply
+
+    def pipeline(self, commands):
+        return [self.answer(c) for c in commands]
+
+
+def test_a_keys_shard_is_read_from_either_command():
+    refuse = ServerError("ERR unknown command")
+    assert shards_of(Told(lambda c: "Value at:0x1 refcount:1 shard:3 lru:1" if c[0] == "DEBUG" else refuse), ["a", "b"]) == [3, 3]
+    assert shards_of(Told(lambda c: refuse if c[0] == "DEBUG" else str(len(c[1]))), ["a", "bb"]) == [1, 2]
+    assert shards_of(Told(lambda c: "Value at:0x1 refcount:1" if c[0] == "DEBUG" else refuse), ["a"]) is None
+
+
+def test_a_server_without_a_slow_command_says_so():
+    with pytest.raises(ServerError, match="unknown"):
+        make_slow(Told(lambda c: "1" if c[0] in ("DEL", "RPUSH") else ServerError("ERR unknown command")))
 
 
 def sample_results():
