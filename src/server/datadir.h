@@ -1,0 +1,31 @@
+/* The data directory of a server: its lock and its identity.
+ *
+ * LOCK is held with flock(2) for the life of the process and has its process id as text. SHERD says what the directory is: format version,
+ * shard count, seed of the key hash. A server never guesses these; a directory that it does not understand is refused, not repaired. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+enum { DATADIR_FORMAT = 1 };
+
+struct datadir {
+    char *path;
+    int lock_fd;
+    uint32_t shards;    /* as recorded: what is on disk is laid out for this many */
+    uint64_t seed;      /* of the key hash */
+    int64_t created_s;  /* unix seconds */
+    bool fresh;         /* made by this call */
+};
+
+/* Opens the directory, creating it (with its parents) and its identity for `shards` shards when it is not there or empty.
+ * Gives 0, or -1 with the reason in error; nothing stays open or locked then. */
+int datadir_open(struct datadir *d, const char *path, uint32_t shards, struct buf *error);
+void datadir_close(struct datadir *d);
+
+/* Records another shard count: the last step of laying the data out anew. */
+int datadir_set_shards(struct datadir *d, uint32_t shards, struct buf *error);
+
+/* A seed that nobody can guess, for a server without a data directory too. */
+uint64_t datadir_random_seed(void);

@@ -1,0 +1,52 @@
+/* The one table of options: what `--help`, docs/CONFIGURATION.md, the TOML file, the environment, the command line and
+ * CONFIG GET/SET/REWRITE know about an option all comes from its row here. The texts of errors are those of Redis. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/slice.h"
+
+enum option_type {
+    OPTION_BOOL,    /* yes or no (true and false are understood) */
+    OPTION_INT,
+    OPTION_BYTES,   /* 512, 64kb, 1gb */
+    OPTION_OCTAL,
+    OPTION_ENUM,    /* one of `words`; the number is its place */
+    OPTION_TEXT,    /* at most `max` bytes */
+    OPTION_LIST,    /* words, kept with one space between them */
+    OPTION_NOTIFY,  /* letters of keyspace events; the number is a set of enum notify_class */
+    OPTION_CLIENTS, /* three classes of clients, each "class hard soft seconds" */
+};
+
+enum option_flag {
+    OPTION_RUNTIME = 1 << 0, /* CONFIG SET may change it */
+    OPTION_COMPAT = 1 << 1,  /* accepted and reported for programs that ask for it; has no effect */
+    OPTION_START = 1 << 2,   /* only for the command line and the environment; not part of the configuration itself */
+};
+
+struct option {
+    const char *name;
+    const char *alias;             /* Redis's other name, or NULL */
+    const char *section, *key;     /* a second place in the TOML file: `key` in [section]; or NULL */
+    enum option_type type;
+    uint32_t flags;
+    size_t field;                  /* offset in struct config: of a config_num, a char * or a struct config_clients */
+    const char *fallback;          /* the default, as a user would write it */
+    int64_t min, max;
+    const char *const *words;      /* OPTION_ENUM, ends with NULL */
+    const char *unit;              /* "seconds", "microseconds", "minutes"; or NULL */
+    const char *help;
+};
+
+extern const struct option options[];
+size_t options_count(void);
+/* By name or alias; dashes and underscores are the same, case is ignored. NULL if there is none. */
+const struct option *options_find(struct slice name);
+const struct option *options_find_in(struct slice section, struct slice key);
+/* The name most like a misspelt one, or NULL. */
+const char *options_nearest(struct slice name);
+
+/* `--help` and docs/CONFIGURATION.md. */
+void options_help(struct buf *out);
+void options_markdown(struct buf *out);
