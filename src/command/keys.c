@@ -1,0 +1,424 @@
+/* Keys of any type: deleting, finding, naming, moving them, and whole databases. */
+#include "base/glob.h"
+#include "base/num.h"
+#include "command/command.h"
+#include "command/families.h"
+#include "command/object.h"
+#include "store/image.h"
+
+static const char bad_db[] = "ERR DB index is out of range";
+static const char same_object[] = "ERR source and destination objects are the same";
+
+static bool is_live(const struct entry *e, int64_t now_ms)
+{
+    int64_t expiry_ms = entry_expiry_ms(e);
+    return expiry_ms == 0 || expiry_ms >= now_ms;
+}
+
+/* ---- one key or several */
+
+static void delete_keys(struct exec *x)
+{
+    int64_t n = 0;
+    for (uint32_t i = 1; i < x->argc; i++) {
+        struct place at;
+        exec_peek(x, x->argv[i], &at);
+        if (!at.e) continue;
+        exec_del(x, &at);
+        exec_notify(x, NOTIFY_GENERIC, "del", at.key);
+        n++;
+    }
+    reply_int(&x->out, n);
+}
+
+static void cmd_exists(struct exec *x)
+{
+    int64_t n = 0;
+    for (uint32_t i = 1; i < x->argc; i++) {
+        struct place at;
+        exec_peek(x, x->argv[i], &at);
+        n += at.e != NULL;
+    }
+    reply_int(&x->out, n);
+}
+
+static void cmd_touch(struct exec *x)
+{
+    int64_t n = 0;
+    for (uint32_t i = 1; i < x->argc; i++) {
+        struct place at;
+        exec_find(x, x->argv[i], &at);
+        n += at.e != NULL;
+    }
+    reply_int(&x->out, n);
+}
+
+static void cmd_type(struct exec *x)
+{
+    struct place at;
+    exec_peek(x, x->argv[1], &at);
+    reply_simple(&x->out, at.e ? object_type_name(entry_type(at.e)) : "none");
+}
+
+/* ---- all keys */
+
+static bool is_last_shard(const struct exec *x) { return x->shard + 1u == x->route->shards; }
+
+static void cmd_keys(struct exec *x)
+{
+    struct store *s = x->stores[x->shard];
+    struct slice pattern = x->argv[1];
+    struct reply found = {x->carry, x->out.resp};
+    bool all = slice_eq(pattern, SLICE("*"));
+    if (s->dbs[x->db]) {
+        struct table_iter it;
+        table_iter_init(&it, &s->dbs[x->db]->keys);
+        for (struct entry *e; (e = table_iter_next(&it));) {
+            if (!is_live(e, x->now_ms) || !(all || glob_match(pattern, entry_key(e), false))) continue;
+            reply_bulk(&found, entry_key(e));
+            x->carry_n++;
+        }
+    }
+    if (!is_last_shard(x)) return;
+    reply_array(&x->out, (size_t)x->carry_n);
+    buf_add_slice(x->out.out, buf_slice(x->carry));
+}
+
+static void cmd_dbsize(struct exec *x)
+{
+    x->carry_n += (int64_t)store_keys(x->stores[x->shard], x->db);
+    if (is_last_shard(x)) reply_int(&x->out, x->carry_n);
+}
+
+/* A random live key of this shard, as text good until the next change; false if none was found in a fair number of tries. */
+static bool random_key(struct exec *x, struct slice *key)
+{
+    enum { TRIES = 100 };
+    struct store *s = x->stores[x->shard];
+    for (int i = 0; i < TRIES && store_keys(s, x->db) > 0; i++) {
+        struct entry *e = table_random(&s->dbs[x->db]->keys, rng_u64(x->rng));
+        if (!e) return false;
+        *key = entry_key(e);
+        if (is_live(e, x->now_ms)) return true;
+    }
+    return false;
+}
+
+/* Every shard's candidate replaces the one before with the probability (keys here) / (keys so far): each key of the whole database is
+ * equally likely in the end. */
+static void cmd_randomkey(struct exec *x)
+{
+    uint64_t n = store_keys(x->stores[x->shard], x->db);
+    struct slice key;
+    x->carry_n += (int64_t)n;
+    if (n > 0 && rng_below(x->rng, (uint64_t)x->carry_n) < n && random_key(x, &key)) {
+        struct reply r = {x->carry, x->out.resp};
+        x->carry->len = 0;
+        reply_bulk(&r, key);
+    }
+    if (!is_last_shard(x)) return;
+    if (x->carry->len)
+        buf_add_slice(x->out.out, buf_slice(x->carry));
+    else
+        reply_null(&x->out);
+}
+
+/* ---- SCAN */
+
+struct scan {
+    struct slice pattern;
+    bool by_pattern, by_type;
+    struct slice type;
+    int64_t count, now_ms;
+    struct buf bytes;
+    struct reply found; /* writes to bytes */
+    size_t n;
+};
+
+static bool parse_scan(struct exec *x, struct scan *s)
+{
+    for (uint32_t i = 2; i < x->argc; i += 2) {
+        bool has_value = i + 1 < x->argc;
+        if (has_value && slice_is(x->argv[i], "match")) {
+            s->pattern = x->argv[i + 1];
+            s->by_pattern = !slice_eq(s->pattern, SLICE("*"));
+        } else if (has_value && slice_is(x->argv[i], "type")) {
+            s->type = x->argv[i + 1];
+            s->by_type = true;
+        } else if (has_value && slice_is(x->argv[i], "count")) {
+            if (!exec_arg_i64(x, x->argv[i + 1], &s->count)) return false;
+            if (s->count < 1) {
+                exec_syntax(x);
+                return false;
+            }
+        } else {
+            exec_syntax(x);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void scan_visit(void *ctx, struct entry *e)
+{
+    struct scan *s = ctx;
+    if (!is_live(e, s->now_ms)) return;
+    if (s->by_type && !slice_is(s->type, object_type_name(entry_type(e)))) return;
+    if (s->by_pattern && !glob_match(s->pattern, entry_key(e), false)) return;
+    reply_bulk(&s->found, entry_key(e));
+    s->n++;
+}
+
+static void cmd_scan(struct exec *x)
+{
+    struct scan s = {.count = 10, .now_ms = x->now_ms};
+    uint64_t position;
+    uint32_t shard;
+    s.found = (struct reply){&s.bytes, x->out.resp};
+    if (!exec_cursor_parse(x->argv[1], x->route->shards, &position, &shard)) {
+        reply_error(&x->out, "ERR invalid cursor");
+        return;
+    }
+    if (!parse_scan(x, &s)) return;
+    CHECK(shard == x->shard);
+    struct db *db = x->stores[shard]->dbs[x->db];
+    if (db)
+        table_scan(&db->keys, &position, (size_t)s.count, scan_visit, &s);
+    else
+        position = 0;
+    char cursor[NUM_I64_MAX_CHARS];
+    size_t len = num_format_u64(cursor, exec_cursor_make(position, shard, x->route->shards));
+    reply_array(&x->out, 2);
+    reply_bulk(&x->out, slice_of(cursor, len));
+    reply_array(&x->out, s.n);
+    buf_add_slice(x->out.out, buf_slice(&s.bytes));
+    buf_fini(&s.bytes);
+}
+
+/* ---- another name, another database */
+
+static void peek_in(struct exec *x, uint16_t db, struct slice key, struct place *at)
+{
+    uint64_t hash = exec_hash(x, key);
+    store_peek(exec_store(x, hash), db, hash, key, at);
+}
+
+/* Value and expiry of `from` also become those of `to`, which may be in another shard or database. */
+static void copy_value(struct exec *x, const struct place *from, struct place *to)
+{
+    struct buf image = {0};
+    image_write(&image, from->e);
+    exec_apply(x, &(struct op){.kind = OP_RESTORE, .value = buf_slice(&image), .expiry_ms = entry_expiry_ms(from->e)}, to);
+    buf_fini(&image);
+}
+
+/* `from` is where peek left it; the copy may have moved things there, so it is looked up again before it goes. */
+static void move_value(struct exec *x, struct place *from, struct place *to)
+{
+    copy_value(x, from, to);
+    peek_in(x, from->db_id, from->key, from);
+    exec_del(x, from);
+}
+
+/* Finds both ends. The target is looked up first: if it had expired, its going must not disturb the source's place. */
+static void peek_both(struct exec *x, struct place *from, uint16_t to_db, struct slice to_key, struct place *to)
+{
+    peek_in(x, to_db, to_key, to);
+    peek_in(x, x->db, x->argv[1], from);
+}
+
+static void rename_key(struct exec *x, bool only_new)
+{
+    struct place from, to;
+    peek_both(x, &from, x->db, x->argv[2], &to);
+    if (!from.e) {
+        reply_error(&x->out, reply_nokey);
+        return;
+    }
+    if (only_new && to.e) { /* true of a key and itself, too */
+        reply_int(&x->out, 0);
+        return;
+    }
+    if (!slice_eq(from.key, to.key)) {
+        move_value(x, &from, &to);
+        exec_notify(x, NOTIFY_GENERIC, "rename_from", from.key);
+        exec_notify(x, NOTIFY_GENERIC, "rename_to", to.key);
+    }
+    if (only_new)
+        reply_int(&x->out, 1);
+    else
+        reply_ok(&x->out);
+}
+
+static void cmd_rename(struct exec *x) { rename_key(x, false); }
+static void cmd_renamenx(struct exec *x) { rename_key(x, true); }
+
+static bool parse_db(struct exec *x, struct slice arg, uint16_t *db)
+{
+    int64_t v;
+    if (!exec_arg_i64(x, arg, &v)) return false;
+    if (v < INT32_MIN || v > INT32_MAX) {
+        reply_errorf(&x->out, "ERR value is out of range, value must between %d and %d", INT32_MIN, INT32_MAX);
+        return false;
+    }
+    if (v < 0 || v >= STORE_DBS) {
+        reply_error(&x->out, bad_db);
+        return false;
+    }
+    *db = (uint16_t)v;
+    return true;
+}
+
+static bool parse_copy(struct exec *x, uint16_t *db, bool *replace)
+{
+    for (uint32_t i = 3; i < x->argc; i++) {
+        if (slice_is(x->argv[i], "replace")) {
+            *replace = true;
+        } else if (slice_is(x->argv[i], "db") && i + 1 < x->argc) {
+            if (!parse_db(x, x->argv[++i], db)) return false;
+        } else {
+            exec_syntax(x);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void cmd_copy(struct exec *x)
+{
+    uint16_t db = x->db;
+    bool replace = false;
+    struct place from, to;
+    if (!parse_copy(x, &db, &replace)) return;
+    if (db == x->db && slice_eq(x->argv[1], x->argv[2])) {
+        reply_error(&x->out, same_object);
+        return;
+    }
+    peek_both(x, &from, db, x->argv[2], &to);
+    if (!from.e || (to.e && !replace)) {
+        reply_int(&x->out, 0);
+        return;
+    }
+    copy_value(x, &from, &to);
+    exec_notify_in(x, NOTIFY_GENERIC, "copy_to", to.key, db);
+    reply_int(&x->out, 1);
+}
+
+static void cmd_move(struct exec *x)
+{
+    uint16_t db;
+    struct place from, to;
+    if (!parse_db(x, x->argv[2], &db)) return;
+    if (db == x->db) {
+        reply_error(&x->out, same_object);
+        return;
+    }
+    peek_both(x, &from, db, x->argv[1], &to);
+    if (!from.e || to.e) {
+        reply_int(&x->out, 0);
+        return;
+    }
+    move_value(x, &from, &to);
+    exec_notify(x, NOTIFY_GENERIC, "move_from", from.key);
+    exec_notify_in(x, NOTIFY_GENERIC, "move_to", to.key, db);
+    reply_int(&x->out, 1);
+}
+
+/* ---- whole databases */
+
+static void apply_to_all(struct exec *x, const struct op *op)
+{
+    for (uint32_t i = 0; i < x->route->shards; i++) {
+        store_apply(x->stores[i], op, NULL);
+        x->ops++;
+    }
+}
+
+/* ASYNC and SYNC are the same here: a database's memory goes as a whole, whatever it holds. */
+static bool flush_mode_ok(struct exec *x)
+{
+    if (x->argc == 1 || (x->argc == 2 && (slice_is(x->argv[1], "async") || slice_is(x->argv[1], "sync")))) return true;
+    exec_syntax(x);
+    return false;
+}
+
+static void cmd_flushdb(struct exec *x)
+{
+    if (!flush_mode_ok(x)) return;
+    apply_to_all(x, &(struct op){.kind = OP_FLUSH, .db = x->db});
+    reply_ok(&x->out);
+}
+
+static void cmd_flushall(struct exec *x)
+{
+    if (!flush_mode_ok(x)) return;
+    for (uint16_t db = 0; db < STORE_DBS; db++) {
+        bool used = false;
+        for (uint32_t i = 0; i < x->route->shards; i++) used |= x->stores[i]->dbs[db] != NULL;
+        if (used) apply_to_all(x, &(struct op){.kind = OP_FLUSH, .db = db});
+    }
+    reply_ok(&x->out);
+}
+
+static void cmd_swapdb(struct exec *x)
+{
+    int64_t a, b;
+    if (!num_parse_i64(x->argv[1], &a) || a < INT32_MIN || a > INT32_MAX) {
+        reply_error(&x->out, "ERR invalid first DB index");
+    } else if (!num_parse_i64(x->argv[2], &b) || b < INT32_MIN || b > INT32_MAX) {
+        reply_error(&x->out, "ERR invalid second DB index");
+    } else if (a < 0 || a >= STORE_DBS || b < 0 || b >= STORE_DBS) {
+        reply_error(&x->out, bad_db);
+    } else {
+        if (a != b) apply_to_all(x, &(struct op){.kind = OP_SWAP, .db = (uint16_t)a, .index = b});
+        reply_ok(&x->out);
+    }
+}
+
+/* ---- rows */
+
+#define KEY_1 .class = CLASS_KEYED, .first_key = 1, .last_key = 1, .key_step = 1, .group = "generic"
+#define KEYS_2 .class = CLASS_KEYED, .first_key = 1, .last_key = 2, .key_step = 1, .group = "generic"
+#define KEYS_ALL .class = CLASS_KEYED, .first_key = 1, .last_key = -1, .key_step = 1, .group = "generic"
+#define READ_FAST (CMD_READONLY | CMD_FAST)
+
+static const struct command rows[] = {
+    {.name = "copy", .fn = cmd_copy, .arity = -3, .flags = CMD_WRITE | CMD_DENYOOM, KEYS_2, .since = "6.2.0",
+     .summary = "Copies the value of a key to a new key.", .args = "source destination [DB destination-db] [REPLACE]"},
+    {.name = "dbsize", .fn = cmd_dbsize, .arity = 1, .class = CLASS_EACH, .flags = READ_FAST, .group = "server", .since = "1.0.0",
+     .summary = "Returns the number of keys in the database.", .args = ""},
+    {.name = "del", .fn = delete_keys, .arity = -2, .flags = CMD_WRITE, KEYS_ALL, .since = "1.0.0",
+     .summary = "Deletes one or more keys.", .args = "key [key ...]"},
+    {.name = "exists", .fn = cmd_exists, .arity = -2, .flags = READ_FAST, KEYS_ALL, .since = "1.0.0",
+     .summary = "Determines whether one or more keys exist.", .args = "key [key ...]"},
+    {.name = "flushall", .fn = cmd_flushall, .arity = -1, .class = CLASS_ALL, .flags = CMD_WRITE, .group = "server", .since = "1.0.0",
+     .summary = "Removes all keys from all databases.", .args = "[ASYNC | SYNC]"},
+    {.name = "flushdb", .fn = cmd_flushdb, .arity = -1, .class = CLASS_ALL, .flags = CMD_WRITE, .group = "server", .since = "1.0.0",
+     .summary = "Remove all keys from the current database.", .args = "[ASYNC | SYNC]"},
+    {.name = "keys", .fn = cmd_keys, .arity = 2, .class = CLASS_EACH, .flags = CMD_READONLY, .group = "generic", .since = "1.0.0",
+     .summary = "Returns all key names that match a pattern.", .args = "pattern"},
+    {.name = "move", .fn = cmd_move, .arity = 3, .flags = CMD_WRITE | CMD_FAST, KEY_1, .since = "1.0.0",
+     .summary = "Moves a key to another database.", .args = "key db"},
+    {.name = "object", .fn = object_command, .arity = -2, .flags = CMD_READONLY, .class = CLASS_KEYED, .first_key = 2, .last_key = 2,
+     .key_step = 1, .group = "generic", .since = "2.2.3",
+     .summary = "Tells about the internals of a value.", .args = "ENCODING key | FREQ key | IDLETIME key | REFCOUNT key | HELP"},
+    {.name = "randomkey", .fn = cmd_randomkey, .arity = 1, .class = CLASS_EACH, .flags = CMD_READONLY, .group = "generic", .since = "1.0.0",
+     .summary = "Returns a random key name from the database.", .args = ""},
+    {.name = "rename", .fn = cmd_rename, .arity = 3, .flags = CMD_WRITE, KEYS_2, .since = "1.0.0",
+     .summary = "Renames a key and overwrites the destination.", .args = "key newkey"},
+    {.name = "renamenx", .fn = cmd_renamenx, .arity = 3, .flags = CMD_WRITE | CMD_FAST, KEYS_2, .since = "1.0.0",
+     .summary = "Renames a key only when the target key name doesn't exist.", .args = "key newkey"},
+    {.name = "scan", .fn = cmd_scan, .arity = -2, .class = CLASS_CURSOR, .flags = CMD_READONLY, .group = "generic", .since = "2.8.0",
+     .summary = "Iterates over the key names in the database.", .args = "cursor [MATCH pattern] [COUNT count] [TYPE type]"},
+    {.name = "swapdb", .fn = cmd_swapdb, .arity = 3, .class = CLASS_ALL, .flags = CMD_WRITE | CMD_FAST, .group = "server", .since = "4.0.0",
+     .summary = "Swaps two databases.", .args = "index1 index2"},
+    {.name = "touch", .fn = cmd_touch, .arity = -2, .flags = READ_FAST, KEYS_ALL, .since = "3.2.1",
+     .summary = "Returns the number of existing keys out of those specified after updating the time they were last accessed.",
+     .args = "key [key ...]"},
+    {.name = "type", .fn = cmd_type, .arity = 2, .flags = READ_FAST, KEY_1, .since = "1.0.0",
+     .summary = "Determines the type of value stored at a key.", .args = "key"},
+    {.name = "unlink", .fn = delete_keys, .arity = -2, .flags = CMD_WRITE | CMD_FAST, KEYS_ALL, .since = "4.0.0",
+     .summary = "Deletes one or more keys.", .args = "key [key ...]"},
+};
+
+const struct command_family keys_family = COMMAND_FAMILY(rows);
