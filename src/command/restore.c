@@ -1,5 +1,6 @@
 /* DUMP and RESTORE: values as framed images (store/image.h). */
 #include "command/families.h"
+#include "store/evict.h"
 #include "store/image.h"
 
 static void dump(struct exec *x)
@@ -62,6 +63,14 @@ static bool read_expiry(struct exec *x, const struct restore_options *o, int64_t
     return false;
 }
 
+/* IDLETIME counts only where the policy looks at idle times, FREQ only where it counts accesses. */
+static void set_access(struct exec *x, const struct restore_options *o, struct place *at)
+{
+    bool lfu = at->store->limits->lfu;
+    if (lfu && o->freq >= 0) entry_set_access(at->e, evict_access_of_freq(x->now_ms, (uint8_t)o->freq));
+    if (!lfu && o->idle_s >= 0) entry_set_access(at->e, evict_access_of_idle(x->now_ms, o->idle_s));
+}
+
 static void restore(struct exec *x)
 {
     struct restore_options o;
@@ -93,6 +102,7 @@ static void restore(struct exec *x)
         return;
     }
     exec_apply(x, &(struct op){.kind = OP_RESTORE, .value = image, .expiry_ms = expiry_ms}, &at);
+    set_access(x, &o, &at);
     exec_notify(x, NOTIFY_GENERIC, "restore", x->argv[1]);
     reply_ok(&x->out);
 }

@@ -123,7 +123,10 @@ static inline void harness_run_class(struct harness *h, struct exec *x)
     memset(h->held, 0, sizeof h->held);
     switch (x->cmd->class) {
     case CLASS_LOCAL: break;
-    case CLASS_KEYED: harness_hold_keys(h, x); break;
+    case CLASS_KEYED:
+        harness_hold_keys(h, x);
+        if (x->cmd->needs_all && x->cmd->needs_all(x->argv, x->argc)) memcpy(h->held, h->stores, sizeof h->held);
+        break;
     case CLASS_ALL: memcpy(h->held, h->stores, sizeof h->held); break;
     case CLASS_CURSOR:
         exec_cursor_parse(x->argv[1], h->route.shards, &position, &shard);
