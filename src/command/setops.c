@@ -28,7 +28,7 @@ static void sources_fini(struct sources *s)
  * delete another that has expired, but moves no living entry. */
 static bool sources_find(struct exec *x, uint32_t first, uint32_t n, struct sources *s)
 {
-    s->sets = n > SOURCES_FEW ? mem_alloc(n * sizeof *s->sets) : s->few;
+    s->sets = n > SOURCES_FEW ? mem_alloc(n * sizeof(void *)) : s->few;
     s->n = s->missing = 0;
     s->first_there = false;
     for (uint32_t i = 0; i < n; i++) {
@@ -63,7 +63,7 @@ static int by_length(const void *a, const void *b)
 static void intersect(struct sources *s, struct sink sink)
 {
     if (s->missing || s->n == 0) return;
-    qsort(s->sets, s->n, sizeof *s->sets, by_length);
+    qsort(s->sets, s->n, sizeof(void *), by_length);
     struct set_iter it;
     struct slice member;
     set_iter_init(&it, s->sets[0]);

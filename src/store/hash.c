@@ -43,7 +43,7 @@ static struct entry *become_table(const struct kit *k, struct entry *e)
         off = pack_next(pack, off);
         CHECK(added);
     }
-    e = entry_resize_value(k->arena, e, sizeof m);
+    e = entry_resize_value(k->arena, e, sizeof(void *));
     entry_set_kind(e, TYPE_HASH, ENC_TABLE);
     entry_set_body(e, m);
     return e;

@@ -51,7 +51,7 @@ static struct entry *become_table(const struct kit *k, struct entry *e)
         members_put(m, member, nothing, &added);
         CHECK(added);
     }
-    e = entry_resize_value(k->arena, e, sizeof m);
+    e = entry_resize_value(k->arena, e, sizeof(void *));
     entry_set_kind(e, TYPE_SET, ENC_TABLE);
     entry_set_body(e, m);
     return e;
