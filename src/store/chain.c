@@ -50,6 +50,7 @@ struct slice chain_pack(const struct chain_node *n)
 
 /* Between offsets in the pack's shape and places in data. */
 static uint32_t place_of(const struct chain_node *n, size_t off) { return n->start + (uint32_t)(off - PACK_HEADER); }
+static size_t offset_of(const struct chain_node *n, uint32_t place) { return place - n->start + (size_t)PACK_HEADER; }
 
 /* The place of the node's index-th element (its count: the end), walked to from the nearer end. */
 static uint32_t node_seek(const struct chain_node *n, uint32_t index)
@@ -282,7 +283,7 @@ static struct chain_node *find_node(const struct chain *c, uint64_t *index)
 struct chain_node *chain_seek(const struct chain *c, uint64_t index, size_t *off)
 {
     struct chain_node *n = find_node(c, &index);
-    *off = node_seek(n, (uint32_t)index) - n->start + (size_t)PACK_HEADER;
+    *off = offset_of(n, node_seek(n, (uint32_t)index));
     return n;
 }
 
@@ -362,7 +363,7 @@ void chain_set(struct arena *a, struct chain *c, struct chain_limit limit, uint6
     struct chain_node *n = find_node(c, &index);
     uint32_t at = node_seek(n, (uint32_t)index);
     struct slice pack = chain_pack(n);
-    size_t off = at - n->start + (size_t)PACK_HEADER, cut = pack_next(pack, off) - off, size = pack_element_bytes(value.n);
+    size_t off = offset_of(n, at), cut = pack_next(pack, off) - off, size = pack_element_bytes(value.n);
     CHECK(size <= UINT32_MAX);
     if (cut == size) {
         pack_write_element(n->data + at, value);
@@ -379,12 +380,10 @@ void chain_set(struct arena *a, struct chain *c, struct chain_limit limit, uint6
 /* `count` elements of n from its index-th on; the node stays, not empty. */
 static void remove_within(struct arena *a, struct chain *c, struct chain_node *n, uint32_t index, uint32_t count)
 {
-    uint32_t from = node_seek(n, index), to = from;
-    if (index + count == n->count) {
-        to = n->end;
-    } else {
+    uint32_t from = node_seek(n, index), to = n->end;
+    if (index + count < n->count) {
         struct slice pack = chain_pack(n);
-        size_t off = from - n->start + (size_t)PACK_HEADER;
+        size_t off = offset_of(n, from);
         for (uint32_t i = 0; i < count; i++) off = pack_next(pack, off);
         to = place_of(n, off);
     }

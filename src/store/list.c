@@ -33,7 +33,7 @@ static struct entry *to_chain(const struct kit *k, struct entry *e)
     struct slice pack = entry_value(e);
     struct chain *c = chain_new(k->arena);
     chain_adopt(k->arena, c, slice_of(pack.p + PACK_HEADER, pack.n - PACK_HEADER), pack_count(pack));
-    e = entry_resize_value(k->arena, e, sizeof c);
+    e = entry_resize_value(k->arena, e, sizeof(void *));
     entry_set_kind(e, TYPE_LIST, ENC_NODES);
     entry_set_body(e, c);
     return e;
