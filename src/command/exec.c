@@ -48,7 +48,7 @@ int64_t exec_apply(struct exec *x, struct op *op, struct place *at)
     op->key = at->key;
     int64_t result = store_apply(at->store, op, at);
     x->ops++;
-    if (!was_there && at->e) exec_notify(x, NOTIFY_NEW, "new", at->key);
+    if (!was_there && at->e) exec_notify_in(x, NOTIFY_NEW, "new", at->key, at->db_id);
     return result;
 }
 
