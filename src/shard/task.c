@@ -105,6 +105,7 @@ struct request *task_add(struct task *t, const struct engine *e, const struct co
     t->args = grown(t->args, &t->cap_args, t->n_args + argc, sizeof *t->args);
     struct request *r = &t->requests[t->n_requests++];
     r->cmd = cmd;
+    r->flaw = 0;
     r->first_arg = t->n_args;
     r->argc = argc;
     memcpy(t->args + t->n_args, argv, argc * sizeof *argv);

@@ -24,6 +24,7 @@ struct request {
     uint32_t shard;           /* REQUEST_ONE */
     uint32_t first_shard, n_shards; /* REQUEST_MANY */
     uint8_t kind;
+    uint8_t flaw;             /* 0: fine; else the connection's reason not to run it */
     bool have_hash;
     bool at_home;             /* must run on the home worker: it touches what only that may touch */
 };
@@ -32,6 +33,7 @@ struct task {
     struct mail mail;
     struct task *next_runnable;
     void (*finish)(struct worker *w, struct task *t); /* called on the home worker when done, unless it ended where it began */
+    void (*served)(struct worker *w, struct waiter *wt); /* handed to the waiter of a request that blocks (shard/wait.h) */
     void *session;           /* handed to commands */
     struct waiter *waiter;   /* this task is the attempt of a blocked command */
     struct waiter *blocked;  /* set when the request at pos - 1 blocked: the task ended there */

@@ -34,6 +34,7 @@ static struct waiter *waiter_new(struct task *t, const struct exec *x, const str
     copy_request(wt, t, r);
     wt->n = x->block.count;
     wt->timeout_ms = x->block.timeout_ms;
+    wt->served = t->served;
     wt->task.waiter = wt;
     wt->task.finish = finish_attempt;
     wt->task.session = t->session;
@@ -143,6 +144,10 @@ bool wait_cancel(struct worker *w, struct waiter *wt)
     int waiting = WAIT_WAITING;
     if (!atomic_compare_exchange_strong(&wt->state, &waiting, WAIT_CANCELLED)) return false;
     const struct request *r = &wt->task.requests[0];
+    if (wt->n == 0) { /* it waited for time alone */
+        wait_free(wt);
+        return true;
+    }
     wt->task.mail.to_shard = clean_up;
     engine_post(w, &w->engine->shards[r->kind == REQUEST_ONE ? r->shard : wt->task.shards[0]], &wt->task.mail);
     return true;

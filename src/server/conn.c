@@ -1,0 +1,510 @@
+#include "server/conn.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "server/admit.h"
+#include "server/front.h"
+#include "server/subscribe.h"
+#include "server/transactions.h"
+
+enum {
+    BATCH_MAX = 1024,             /* requests parsed at once */
+    BUSY_INPUT_MAX = 1024 * 1024, /* taken from a connection that cannot go on before its socket is left alone */
+    KEEP_INPUT_MAX = 64 * 1024,   /* an input buffer larger than this is not kept when empty */
+    LOOK_AT_LIMITS = 64 * 1024,   /* unsent bytes from which on the output limits are looked at after each flush */
+};
+
+static struct server *server_of(const struct conn *c) { return c->front->server; }
+
+/* ---- life */
+
+static void name_side(struct conn *c, char to[64], const struct sockaddr_storage *a)
+{
+    char ip[INET6_ADDRSTRLEN] = "?";
+    if (a->ss_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)a;
+        inet_ntop(AF_INET, &in->sin_addr, ip, sizeof ip);
+        snprintf(to, 64, "%s:%d", ip, ntohs(in->sin_port));
+    } else if (a->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *in = (const struct sockaddr_in6 *)a;
+        inet_ntop(AF_INET6, &in->sin6_addr, ip, sizeof ip);
+        snprintf(to, 64, "[%s]:%d", ip, ntohs(in->sin6_port));
+    } else {
+        snprintf(to, 64, "%.60s:0", server_of(c)->config->unixsocket);
+    }
+}
+
+static void note_addresses(struct conn *c, int fd)
+{
+    struct sockaddr_storage a = {0};
+    socklen_t n = sizeof a;
+    getpeername(fd, (struct sockaddr *)&a, &n);
+    name_side(c, c->peer, &a);
+    n = sizeof a;
+    getsockname(fd, (struct sockaddr *)&a, &n);
+    name_side(c, c->local, &a);
+}
+
+static void set_options(struct conn *c, int fd)
+{
+    if (c->is_unix) return;
+    int on = 1, idle = (int)CONFIG_NUM(server_of(c)->config, tcp_keepalive_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (idle <= 0) return;
+    int interval = idle / 3 > 0 ? idle / 3 : 1, count = 3;
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+}
+
+struct conn *conn_new(struct front *f, int fd, bool is_unix)
+{
+    struct conn *c = mem_zalloc(sizeof *c);
+    c->front = f;
+    c->id = atomic_fetch_add(&f->server->next_client_id, 1) + 1;
+    c->resp = 2;
+    c->timer = -1;
+    c->is_unix = is_unix;
+    c->since_ms = c->active_ms = f->worker.now_ms;
+    c->authenticated = !CONFIG_NUM(f->server->config, has_password);
+    parse_init(&c->parser);
+    note_addresses(c, fd);
+    set_options(c, fd);
+    pthread_mutex_lock(&f->lock);
+    c->next = f->conns;
+    if (c->next) c->next->prev = c;
+    f->conns = c;
+    f->n_conns++;
+    pthread_mutex_unlock(&f->lock);
+    stream_open(f->loop, &c->stream, fd, c);
+    return c;
+}
+
+static void unlink_conn(struct conn *c)
+{
+    struct front *f = c->front;
+    pthread_mutex_lock(&f->lock);
+    if (f->cron_at == c) f->cron_at = c->next;
+    if (c->prev) c->prev->next = c->next;
+    else f->conns = c->next;
+    if (c->next) c->next->prev = c->prev;
+    f->n_conns--;
+    pthread_mutex_unlock(&f->lock);
+}
+
+bool conn_idle(const struct conn *c) { return !c->away && !c->waiter && !c->batch && !stream_unsent(&c->stream); }
+
+void conn_close(struct conn *c)
+{
+    struct front *f = c->front;
+    c->closing = true;
+    if (c->stream.closed) return;
+    if (c->away || c->ready) { /* its task comes home, or its turn comes, first */
+        stream_read(f->loop, &c->stream, false);
+        return;
+    }
+    if (c->waiter) {
+        if (!wait_cancel(&f->worker, c->waiter)) { /* being served right now */
+            front_set_timer(f, c, f->worker.now_ms + 1);
+            return;
+        }
+        c->waiter = NULL;
+        atomic_fetch_sub(&server_of(c)->blocked, 1);
+    }
+    front_set_timer(f, c, 0);
+    watch_drop(&f->worker, &c->watches);
+    subscribe_drop(c);
+    unlink_conn(c);
+    stream_close(f->loop, &c->stream);
+}
+
+void conn_freed(struct conn *c)
+{
+    struct server *s = server_of(c);
+    transactions_reset(c);
+    if (c->batch) front_batch_put(c->front, c->batch);
+    parse_fini(&c->parser);
+    buf_fini(&c->in);
+    buf_fini(&c->pushes);
+    mem_free(c->protocol_error);
+    mem_free(c->name);
+    mem_free(c->lib_name);
+    mem_free(c->lib_ver);
+    mem_free(c);
+    atomic_fetch_sub(&s->connections, 1);
+}
+
+/* ---- bytes in */
+
+static void prefetch(const struct conn *c, const struct request *r)
+{
+    struct engine *e = c->front->worker.engine;
+    struct db *db = __atomic_load_n(&e->stores[r->shard]->dbs[c->db], __ATOMIC_RELAXED);
+    if (db) table_prefetch_bucket(&db->keys, r->hash);
+}
+
+static void add_request(struct conn *c, struct task *t, const struct slice *argv, uint32_t argc)
+{
+    struct engine *e = c->front->worker.engine;
+    const struct command *cmd = command_find(e->commands, argv[0]);
+    if (likely(cmd && command_arity_ok(cmd, argc))) {
+        struct request *r = task_add(t, e, cmd, argv, argc);
+        if (r->have_hash) prefetch(c, r);
+        return;
+    }
+    struct request *r = task_add(t, e, NULL, argv, argc);
+    r->flaw = cmd ? ADMIT_FLAW_ARITY : ADMIT_FLAW_UNKNOWN;
+    r->cmd = cmd;
+}
+
+/* Parses requests from p[0..n) into the batch; gives the bytes used. */
+static size_t parse_into(struct conn *c, struct batch *b, char *p, size_t n)
+{
+    struct front *f = c->front;
+    struct parse_limits limits = admit_limits(c);
+    size_t done = 0;
+    while (done < n && b->task.n_requests < BATCH_MAX) {
+        size_t used;
+        uint32_t argc;
+        enum parse_result r = parse_request(&c->parser, &limits, p + done, n - done, &used, &f->argv, &f->argv_cap, &argc);
+        if (r == PARSE_MORE) break;
+        if (r == PARSE_ERROR) {
+            c->protocol_error = mem_strdup(c->parser.error);
+            return n;
+        }
+        if (argc) add_request(c, &b->task, f->argv, argc);
+        done += used;
+        if (!c->authenticated && b->task.n_requests) break; /* AUTH changes the limits for what follows */
+    }
+    return done;
+}
+
+static void served(struct worker *w, struct waiter *wt);
+static void came_home(struct worker *w, struct task *t);
+
+static struct batch *open_batch(struct conn *c)
+{
+    struct batch *b = front_batch(c->front);
+    b->task.home = c->front->worker.id;
+    b->task.session = c;
+    b->task.finish = came_home;
+    b->task.served = served;
+    return b;
+}
+
+static bool worth_running(const struct conn *c, const struct batch *b) { return b->task.n_requests || c->protocol_error; }
+
+/* Makes a batch of what is in c->in. The batch takes the buffer, the unfinished rest stays with the connection. */
+static bool parse_kept(struct conn *c)
+{
+    if (!c->in.len || c->protocol_error) return false;
+    struct batch *b = open_batch(c);
+    size_t used = parse_into(c, b, c->in.p, c->in.len);
+    if (!worth_running(c, b)) {
+        if (used) { /* empty lines only */
+            memmove(c->in.p, c->in.p + used, c->in.len - used);
+            c->in.len -= used;
+        }
+        front_batch_put(c->front, b);
+        return false;
+    }
+    struct buf rest = {0};
+    if (used < c->in.len) buf_add(&rest, c->in.p + used, c->in.len - used);
+    b->bytes = c->in;
+    c->in = rest;
+    c->batch = b;
+    return true;
+}
+
+/* Makes a batch of bytes that just came: they stay where they are, only an unfinished rest is copied. */
+static bool parse_fresh(struct conn *c, struct chunk *chunk, char *p, size_t n)
+{
+    struct batch *b = open_batch(c);
+    size_t used = parse_into(c, b, p, n);
+    if (used < n) {
+        size_t wants = parse_wants(&c->parser, n - used);
+        buf_room(&c->in, n - used + (wants < BUSY_INPUT_MAX ? wants : BUSY_INPUT_MAX));
+        buf_add(&c->in, p + used, n - used);
+    }
+    if (!worth_running(c, b)) {
+        front_batch_put(c->front, b);
+        return false;
+    }
+    chunk_ref(chunk);
+    b->chunk = chunk;
+    c->batch = b;
+    return true;
+}
+
+static bool over_query_limit(struct conn *c)
+{
+    if (likely(c->in.len <= (size_t)CONFIG_NUM(server_of(c)->config, client_query_buffer_limit))) return false;
+    slog(&server_of(c)->log, SLOG_WARNING, "query buffer limit reached, client closed", "id=%llu bytes=%zu",
+         (unsigned long long)c->id, c->in.len);
+    return true;
+}
+
+void conn_data(struct conn *c, struct chunk *chunk, char *p, size_t n)
+{
+    struct front *f = c->front;
+    if (c->closing || c->close_after_reply || c->protocol_error) return;
+    STAT_ADD(c->bytes_in, n);
+    __atomic_store_n(&c->active_ms, f->worker.now_ms, __ATOMIC_RELAXED);
+    bool ready, busy = c->batch || c->away || c->waiter || c->paused;
+    if (likely(!busy && !c->in.len)) {
+        ready = parse_fresh(c, chunk, p, n);
+    } else {
+        buf_add(&c->in, p, n);
+        if (unlikely(over_query_limit(c))) {
+            conn_close(c);
+            return;
+        }
+        if (busy && c->in.len > BUSY_INPUT_MAX) stream_read(f->loop, &c->stream, false);
+        ready = !busy && parse_kept(c);
+    }
+    if (ready) front_ready(f, c);
+}
+
+void conn_ended(struct conn *c, int error)
+{
+    c->ended = true;
+    /* A client that closed its side after a pipeline still gets its answers; one that waits for a key is gone. */
+    if (error < 0 || !c->batch || c->waiter) conn_close(c);
+}
+
+/* ---- requests */
+
+static void finish_batch(struct conn *c)
+{
+    front_batch_put(c->front, c->batch);
+    c->batch = NULL;
+    if (c->in.len == 0 && c->in.cap > KEEP_INPUT_MAX) buf_fini(&c->in);
+    if (!c->stream.reading && !c->ended && c->in.len <= BUSY_INPUT_MAX) stream_read(c->front->loop, &c->stream, true);
+}
+
+/* The command before pos waits for a key. */
+static void start_waiting(struct conn *c, struct waiter *wt)
+{
+    c->batch->task.blocked = NULL;
+    if (wt->came_early) { /* served while the task was still on its way home */
+        buf_add(&c->stream.out, wt->answer.p, wt->answer.len);
+        wait_free(wt);
+        return;
+    }
+    c->waiter = wt;
+    atomic_fetch_add(&server_of(c)->blocked, 1);
+    if (wt->timeout_ms) front_set_timer(c->front, c, c->front->worker.now_ms + wt->timeout_ms);
+}
+
+static void served(struct worker *w, struct waiter *wt)
+{
+    struct conn *c = wt->task.session;
+    if (!c->waiter) {
+        wt->came_early = true;
+        return;
+    }
+    CHECK(c->waiter == wt);
+    c->waiter = NULL;
+    atomic_fetch_sub(&server_of(c)->blocked, 1);
+    front_set_timer(c->front, c, 0);
+    stream_buffer(c->front->loop, &c->stream);
+    buf_add(&c->stream.out, wt->answer.p, wt->answer.len);
+    wait_free(wt);
+    if (c->closing) conn_close(c);
+    else front_ready(c->front, c);
+}
+
+/* Runs requests [pos, end) of the batch. False: the task is away. */
+static bool run_task(struct conn *c, uint32_t end)
+{
+    struct task *t = &c->batch->task;
+    t->end = end;
+    t->db = c->db;
+    t->resp = c->resp;
+    t->out = &c->stream.out;
+    c->away = true;
+    if (!task_start(&c->front->worker, t)) return false;
+    c->away = false;
+    if (unlikely(t->blocked)) start_waiting(c, t->blocked);
+    return true;
+}
+
+static void came_home(struct worker *w, struct task *t)
+{
+    struct conn *c = t->session;
+    c->away = false;
+    if (t->blocked) start_waiting(c, t->blocked);
+    if (c->pushes.len) {
+        buf_add(&c->stream.out, c->pushes.p, c->pushes.len);
+        c->pushes.len = 0;
+    }
+    if (c->closing) conn_close(c);
+    else front_ready(front_of(w), c);
+}
+
+/* How many requests from pos on can go as one task: all that are plainly admitted. 0: the first was answered, or must wait. */
+static uint32_t admitted_run(struct conn *c, bool *wait)
+{
+    struct task *t = &c->batch->task;
+    uint32_t i = t->pos;
+    for (; i < t->n_requests; i++) {
+        bool first = i == t->pos;
+        enum admit_result a = admit_request(c, &t->requests[i], first);
+        if (likely(a == ADMIT_RUN)) continue;
+        if (first) {
+            *wait = a == ADMIT_WAIT;
+            return a == ADMIT_RUN_ALONE;
+        }
+        break;
+    }
+    return i - t->pos;
+}
+
+static void apply_reply_mode(struct conn *c, size_t before)
+{
+    if (c->reply_mode != REPLY_SKIP_NEXT) c->stream.out.len = before;
+    if (c->reply_mode == REPLY_SKIP) c->reply_mode = REPLY_ON;
+    else if (c->reply_mode == REPLY_SKIP_NEXT) c->reply_mode = REPLY_SKIP;
+}
+
+/* One step through the batch. False: stop for now (away, waiting, paused, closing). */
+static bool run_some(struct conn *c)
+{
+    struct task *t = &c->batch->task;
+    size_t before = c->stream.out.len;
+    bool wait = false;
+    uint32_t n = admitted_run(c, &wait);
+    if (wait) return false;
+    if (n == 0) {
+        t->pos++; /* answered or queued */
+    } else {
+        __atomic_store_n(&c->last_command, t->requests[t->pos + n - 1].cmd, __ATOMIC_RELAXED);
+        if (!run_task(c, t->pos + n)) return false;
+    }
+    if (unlikely(c->reply_mode != REPLY_ON)) apply_reply_mode(c, before);
+    return !c->waiter && !c->close_after_reply;
+}
+
+static void answer_protocol_error(struct conn *c)
+{
+    struct reply r = {.out = &c->stream.out, .resp = c->resp};
+    reply_errorf(&r, "ERR %s", c->protocol_error);
+    c->close_after_reply = true;
+}
+
+static void flush(struct conn *c)
+{
+    if (c->stream.closed) return;
+    STAT_ADD(c->bytes_out, c->stream.out.len);
+    stream_flush(c->front->loop, &c->stream);
+    if (unlikely(stream_unsent(&c->stream) > LOOK_AT_LIMITS)) conn_check_limits(c, c->front->worker.now_ms);
+}
+
+/* Everything asked for is answered and sent: nothing keeps a connection that is to close. */
+static void close_if_done(struct conn *c)
+{
+    if (c->away || c->stream.closed || stream_unsent(&c->stream)) return;
+    if (c->close_after_reply || c->closing || (c->ended && !c->batch && !c->waiter)) conn_close(c);
+}
+
+void conn_run(struct conn *c)
+{
+    if (c->stream.closed || c->away) return;
+    if (c->closing) {
+        conn_close(c);
+        return;
+    }
+    stream_buffer(c->front->loop, &c->stream);
+    bool go_on = !c->waiter && !c->paused;
+    while (go_on && (c->batch || parse_kept(c))) {
+        while (go_on && c->batch->task.pos < c->batch->task.n_requests) go_on = run_some(c);
+        if (c->away) return; /* the thread that runs it writes the output now */
+        if (c->batch->task.pos < c->batch->task.n_requests) break;
+        if (c->waiter) break; /* the last request waits; what follows is parsed when it is served */
+        if (c->protocol_error) answer_protocol_error(c);
+        finish_batch(c);
+        go_on = go_on && !c->protocol_error;
+    }
+    flush(c);
+    close_if_done(c);
+}
+
+/* ---- bytes out */
+
+void conn_drained(struct conn *c) { close_if_done(c); }
+
+void conn_push(struct conn *c, struct slice message)
+{
+    if (c->closing || c->stream.closed) return;
+    if (c->away) {
+        buf_add_slice(&c->pushes, message);
+        return;
+    }
+    stream_buffer(c->front->loop, &c->stream);
+    buf_add_slice(&c->stream.out, message);
+    front_ready(c->front, c);
+}
+
+void conn_check_limits(struct conn *c, int64_t now_ms)
+{
+    if (c->away || c->stream.closed) return;
+    struct config *cfg = server_of(c)->config;
+    int class = c->subs ? CONFIG_CLIENT_PUBSUB : CONFIG_CLIENT_NORMAL;
+    int64_t hard = CONFIG_NUM(cfg, client_output_buffer_limit.of[class].hard_bytes);
+    int64_t soft = CONFIG_NUM(cfg, client_output_buffer_limit.of[class].soft_bytes);
+    int64_t seconds = CONFIG_NUM(cfg, client_output_buffer_limit.of[class].soft_seconds);
+    int64_t unsent = (int64_t)stream_unsent(&c->stream);
+    bool over = hard && unsent >= hard;
+    if (!soft || unsent < soft) c->over_soft_since_ms = 0;
+    else if (!c->over_soft_since_ms) c->over_soft_since_ms = now_ms;
+    else over |= now_ms - c->over_soft_since_ms > seconds * 1000;
+    if (!over) return;
+    slog(&server_of(c)->log, SLOG_WARNING, "output buffer limit reached, client closed", "id=%llu bytes=%lld",
+         (unsigned long long)c->id, (long long)unsent);
+    atomic_fetch_add(&server_of(c)->connections_closed_by_limit, 1);
+    conn_close(c);
+}
+
+/* ---- the end of a wait */
+
+static void answer_timeout(struct conn *c, const struct command *cmd)
+{
+    struct reply r = {.out = &c->stream.out, .resp = c->resp};
+    if (strcmp(cmd->name, "blmove") == 0 || strcmp(cmd->name, "brpoplpush") == 0) reply_null(&r);
+    else if (strcmp(cmd->name, "wait") == 0) reply_int(&r, 0);
+    else reply_null_array(&r);
+}
+
+static bool end_wait(struct conn *c, bool with_error)
+{
+    if (!c->waiter) return false;
+    const struct command *cmd = c->waiter->task.requests[0].cmd;
+    if (!wait_cancel(&c->front->worker, c->waiter)) return false;
+    c->waiter = NULL;
+    atomic_fetch_sub(&server_of(c)->blocked, 1);
+    front_set_timer(c->front, c, 0);
+    stream_buffer(c->front->loop, &c->stream);
+    if (with_error) {
+        struct reply r = {.out = &c->stream.out, .resp = c->resp};
+        reply_error(&r, "UNBLOCKED client unblocked via CLIENT UNBLOCK");
+    } else {
+        answer_timeout(c, cmd);
+    }
+    front_ready(c->front, c);
+    return true;
+}
+
+void conn_timeout(struct conn *c)
+{
+    if (c->closing) conn_close(c);
+    else if (c->waiter && !end_wait(c, false)) front_set_timer(c->front, c, c->front->worker.now_ms + 1);
+}
+
+bool conn_unblock(struct conn *c, bool with_error) { return end_wait(c, with_error); }

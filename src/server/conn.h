@@ -1,0 +1,100 @@
+/* A client's connection: bytes in, requests parsed and admitted, tasks started, replies out in order.
+ *
+ * A connection belongs to one front (thread) for life. While its task travels through foreign shards (`away`) or its command waits for
+ * a key (`waiter`), nothing more of it is parsed; bytes that arrive meanwhile are kept. While it is away, the thread that runs its task owns
+ * the fields marked T and the output buffer; the front does not touch them. */
+#pragma once
+#include "base/buf.h"
+#include "io/loop.h"
+#include "resp/parse.h"
+#include "server/server.h"
+#include "shard/task.h"
+#include "shard/wait.h"
+#include "shard/watch.h"
+
+struct front;
+struct subscriptions;
+
+enum reply_mode { REPLY_ON, REPLY_OFF, REPLY_SKIP_NEXT, REPLY_SKIP }; /* SKIP_NEXT: from the next command on */
+
+/* Requests of one read, with the bytes they point into. Pooled by the front. */
+struct batch {
+    struct task task; /* first: a task of a connection is its batch */
+    struct chunk *chunk;
+    struct buf bytes;
+    struct batch *next;
+};
+
+struct multi_command {
+    const struct command *cmd;
+    char *bytes; /* of the arguments */
+    uint32_t first_arg, argc;
+};
+
+/* MULTI: the queued commands with bytes of their own. */
+struct multi {
+    struct multi_command *commands;
+    struct slice *args;
+    uint32_t n, cap, n_args, cap_args;
+    bool broken; /* a command was refused: EXEC aborts */
+};
+
+struct conn {
+    struct stream stream; /* first: a stream is its connection */
+    struct front *front;
+    struct conn *next, *prev; /* the front's list */
+    struct conn *next_ready;
+    uint64_t id;
+
+    struct parser parser;
+    struct buf in;        /* an unfinished request, or bytes that came while busy */
+    struct batch *batch;  /* parsed requests; NULL when idle */
+    char *protocol_error; /* answered when everything before it is */
+
+    uint16_t db;            /* T */
+    uint8_t resp;           /* T */
+    uint8_t reply_mode;
+    bool authenticated;
+    bool ready;             /* on the front's ready list */
+    bool away;              /* the task is on its way */
+    bool ended;             /* the peer sent its last byte */
+    bool closing;           /* close as soon as nothing is under way */
+    bool close_after_reply; /* T */
+    bool paused;            /* CLIENT PAUSE holds it */
+    bool in_multi;          /* T */
+    bool no_evict, no_touch;
+    bool is_unix;
+    struct multi multi;       /* T */
+    struct watch_set watches; /* T */
+    struct waiter *waiter;    /* its command waits for a key */
+    int64_t deadline_ms;      /* in the front's timer heap */
+    int timer;                /* place there, -1: none */
+    struct buf pushes;        /* messages that came while away */
+    struct subscriptions *subs; /* NULL: none */
+    int64_t over_soft_since_ms; /* output above the soft limit */
+
+    /* For CLIENT LIST, read by other threads: numbers relaxed, texts under the front's lock. */
+    char *name, *lib_name, *lib_ver;
+    char peer[64], local[64];
+    int64_t since_ms, active_ms;
+    const struct command *last_command;
+    uint64_t bytes_in, bytes_out;
+};
+
+struct conn *conn_new(struct front *f, int fd, bool is_unix);
+void conn_data(struct conn *c, struct chunk *chunk, char *p, size_t n); /* parses; conn_run comes later in the turn */
+void conn_ended(struct conn *c, int error);
+void conn_drained(struct conn *c);
+void conn_run(struct conn *c);   /* runs what is parsed, as far as it goes */
+void conn_close(struct conn *c); /* now or as soon as possible */
+void conn_freed(struct conn *c); /* the loop has let go of it */
+
+void conn_timeout(struct conn *c); /* its deadline has come */
+/* CLIENT UNBLOCK: ends the wait as by timeout, or with an error. False if it does not wait. */
+bool conn_unblock(struct conn *c, bool with_error);
+void conn_push(struct conn *c, struct slice message); /* out of band: after the reply in progress */
+void conn_check_limits(struct conn *c, int64_t now_ms);
+bool conn_idle(const struct conn *c); /* nothing under way, nothing unsent */
+
+/* The running command's connection. */
+static inline struct conn *conn_of(const struct exec *x) { return x->session; }

@@ -1,0 +1,52 @@
+/* A front: what a worker thread has besides its part of the engine: an event loop, listeners, connections, timers.
+ *
+ * A turn: wait for events; parse what came and touch the buckets it will need; run the inbox; run the parsed requests; upkeep. */
+#pragma once
+#include <semaphore.h>
+
+#include "io/loop.h"
+#include "server/conn.h"
+#include "server/server.h"
+#include "shard/engine.h"
+
+struct topics;
+
+struct front {
+    struct worker worker; /* first: a worker of the server is its front */
+    struct server *server;
+    struct loop *loop;
+    pthread_t thread;
+    pthread_mutex_t lock; /* the list of connections and their texts: held for changes, and by readers on other threads */
+    struct conn *conns;
+    uint32_t n_conns;
+    struct conn *ready, **ready_end; /* to be run in this turn */
+    struct batch *spare_batches;
+    struct slice *argv; /* the parser's scratch */
+    uint32_t argv_cap;
+    struct conn **timers; /* a heap by deadline_ms */
+    uint32_t n_timers, cap_timers;
+    struct topics *topics; /* local subscribers: server/subscribe.h */
+    int64_t next_cron_ms;
+    uint64_t cron_count;
+    struct conn *cron_at; /* the next connection to look at */
+    bool more_upkeep;     /* the last slice did not finish: go on soon */
+    bool stopping;
+    struct mail stop_mail;
+    int *listen_fds;
+    int n_listen_fds;
+    sem_t *started;
+    bool start_failed;
+};
+
+struct front *front_new(struct server *s);
+void front_free(struct front *f);
+bool front_start(struct front *f); /* starts the thread and waits for its loop; false: the error is logged */
+void front_join(struct front *f);
+
+void front_ready(struct front *f, struct conn *c); /* conn_run will be called in this turn */
+void front_set_timer(struct front *f, struct conn *c, int64_t deadline_ms); /* 0: none */
+struct batch *front_batch(struct front *f); /* an empty one */
+void front_batch_put(struct front *f, struct batch *b);
+void front_unpause(struct front *f); /* runs the connections that a pause held */
+
+static inline struct front *front_of(struct worker *w) { return (struct front *)w; }

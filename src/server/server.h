@@ -1,0 +1,48 @@
+/* The server: configuration, engine, one front per worker thread, and what they share.
+ * Fields without a remark are set before the threads start and never change. */
+#pragma once
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/slog.h"
+#include "server/config.h"
+#include "shard/engine.h"
+
+struct front;
+struct pubsub;
+struct slowlog;
+
+struct server {
+    struct config *config;
+    struct slog log;
+    struct command_table *commands;
+    struct engine *engine;
+    struct front **fronts; /* [engine->n_workers] */
+    struct pubsub *pubsub;
+    struct slowlog *slowlog;
+    const char *io_backend;
+    char run_id[41];
+    int64_t started_ms;
+
+    _Atomic uint64_t next_client_id;
+    _Atomic uint64_t connections_total, connections_rejected, connections_closed_by_limit;
+    atomic_uint connections, blocked;
+    _Atomic int64_t pause_until_ms; /* CLIENT PAUSE; 0: no pause */
+    atomic_bool pause_writes_only;
+    atomic_bool active_expire;      /* DEBUG SET-ACTIVE-EXPIRE */
+    atomic_bool stopping;
+    _Atomic uint64_t peak_bytes;    /* highest server_used_bytes seen */
+};
+
+/* Runs until SIGTERM, SIGINT or SHUTDOWN. Gives the exit code; errors are logged. */
+int server_run(struct config *config);
+
+/* The table of all commands, as the server has it: also for docs and the command line. */
+struct command_table *server_commands(void);
+
+/* Bytes that count against maxmemory: live bytes of all shards, each as of its last release. */
+uint64_t server_used_bytes(const struct server *s);
+
+/* Stops the server as SIGTERM does; any thread. */
+void server_stop(struct server *s);
