@@ -433,6 +433,7 @@ void conn_run(struct conn *c)
         go_on = go_on && !c->protocol_error;
     }
     flush(c);
+    if (c->waiter && c->ended) conn_close(c); /* nobody is there to be served */
     close_if_done(c);
 }
 

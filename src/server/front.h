@@ -11,6 +11,11 @@
 
 struct topics;
 
+struct listener_socket {
+    int fd;
+    bool is_unix;
+};
+
 struct front {
     struct worker worker; /* first: a worker of the server is its front */
     struct server *server;
@@ -32,8 +37,8 @@ struct front {
     bool more_upkeep;     /* the last slice did not finish: go on soon */
     bool stopping;
     struct mail stop_mail;
-    int *listen_fds;
-    int n_listen_fds;
+    struct listener_socket *listeners; /* until the loop has them */
+    int n_listeners;
     sem_t *started;
     bool start_failed;
 };

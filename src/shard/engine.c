@@ -163,6 +163,8 @@ void engine_release(struct worker *w, struct shard *s)
     w->draining = false;
 }
 
+void engine_publish(struct shard *s) { atomic_store_explicit(&s->bytes, store_bytes(s->store), memory_order_relaxed); }
+
 void engine_post(struct worker *w, struct shard *s, struct mail *m)
 {
     atomic_fetch_add_explicit(&s->depth, 1, memory_order_relaxed);

@@ -51,6 +51,7 @@ struct shard {
     struct store *store;
     struct mail *backlog;           /* the token's holder's: the rest of a drain that was cut short */
     struct shard_stats stats;
+    _Atomic uint64_t bytes;         /* live bytes of the store as of the last engine_publish */
     _Alignas(64) mailbox inbox;
     atomic_uint depth;              /* messages posted and not yet run */
     struct mail handover;
@@ -103,6 +104,7 @@ struct engine {
     struct engine_hooks hooks;
     _Atomic uint64_t slow_ticks; /* UINT64_MAX: never */
     atomic_bool track_latency;
+    atomic_bool count_bytes; /* publish each shard's bytes after every command: maxmemory is set */
 };
 
 /* Shards without workers yet; hooks, host and limits are the caller's to fill before the first command. */
@@ -118,6 +120,7 @@ static inline bool engine_try(struct shard *s)
     return !atomic_load(&s->token) && atomic_compare_exchange_strong(&s->token, &free_token, 1);
 }
 void engine_release(struct worker *w, struct shard *s);
+void engine_publish(struct shard *s); /* under the token: makes its byte count visible to all */
 void engine_post(struct worker *w, struct shard *s, struct mail *m); /* takes m */
 
 /* ---- workers */

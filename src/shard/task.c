@@ -213,8 +213,9 @@ static bool run_request(struct worker *w, struct task *t, struct shard *s)
     return true;
 }
 
-static void count_shard(struct shard *s, const struct task *t, uint32_t ops)
+static void count_shard(struct worker *w, struct shard *s, const struct task *t, uint32_t ops)
 {
+    if (unlikely(atomic_load_explicit(&w->engine->count_bytes, memory_order_relaxed))) engine_publish(s);
     STAT_ADD(s->stats.ops, ops);
     if (s->home == t->home) STAT_ADD(s->stats.local, ops);
     else STAT_ADD(s->stats.foreign, ops);
@@ -246,7 +247,7 @@ static bool run_on(struct worker *w, struct task *t, struct shard *s)
         n++;
         if (unlikely(interest_any_ready(s->store->interests))) wait_serve(w, s);
     }
-    count_shard(s, t, n);
+    count_shard(w, s, t, n);
     if (!go_on) t->end = t->pos;
     return go_on;
 }
@@ -265,7 +266,7 @@ static void run_each(struct worker *w, struct task *t, struct shard *s)
     x->carry_n = t->carry_n;
     call(w, t, x);
     t->carry_n = x->carry_n;
-    count_shard(s, t, 1);
+    count_shard(w, s, t, 1);
     if (++t->held == w->engine->route.shards) {
         t->held = 0;
         t->pos++;
@@ -298,7 +299,7 @@ static bool run_many(struct worker *w, struct task *t, const struct shard *keep)
     bool go_on = run_request(w, t, NULL);
     for (uint32_t i = 0; i < n; i++) {
         struct shard *s = &shards[ids[i]];
-        count_shard(s, t, 1);
+        count_shard(w, s, t, 1);
         if (unlikely(interest_any_ready(s->store->interests))) wait_serve(w, s);
     }
     bool ours = go_on || !t->waiter;

@@ -1,0 +1,358 @@
+#include "server/front.h"
+
+#include <errno.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "server/pause.h"
+#include "server/subscribe.h"
+
+enum {
+    CRON_MS = 100,
+    UPKEEP_US = 1000,          /* of expiry per shard and slice */
+    UPKEEP_SOON_MS = 2,        /* pause before the next slice when there is more to do */
+    GROW_BUCKETS = 64,         /* moved per slice */
+    STOP_MAX_MS = 5000,        /* answers that cannot be sent by then are given up */
+    SPARE_BATCH_BYTES = 64 * 1024,
+    KEEP_BATCH_ARGS = 16 * 1024,
+};
+
+/* ---- batches */
+
+struct batch *front_batch(struct front *f)
+{
+    struct batch *b = f->spare_batches;
+    if (!b) return mem_zalloc(sizeof *b);
+    f->spare_batches = b->next;
+    return b;
+}
+
+void front_batch_put(struct front *f, struct batch *b)
+{
+    if (b->chunk) {
+        chunk_unref(b->chunk);
+        b->chunk = NULL;
+    }
+    if (b->bytes.p) buf_fini(&b->bytes);
+    if (unlikely(b->task.cap_args > KEEP_BATCH_ARGS || b->task.carry.cap > SPARE_BATCH_BYTES)) { /* grew large once: not kept */
+        task_fini(&b->task);
+        mem_free(b);
+        return;
+    }
+    task_clear(&b->task);
+    b->next = f->spare_batches;
+    f->spare_batches = b;
+}
+
+/* ---- ready connections */
+
+void front_ready(struct front *f, struct conn *c)
+{
+    if (c->ready) return;
+    c->ready = true;
+    c->next_ready = NULL;
+    *f->ready_end = c;
+    f->ready_end = &c->next_ready;
+}
+
+static void run_ready(struct front *f)
+{
+    while (f->ready) {
+        struct conn *c = f->ready;
+        f->ready = c->next_ready;
+        if (!f->ready) f->ready_end = &f->ready;
+        c->ready = false;
+        conn_run(c);
+        if (unlikely(f->worker.runnable)) task_pump(&f->worker);
+    }
+}
+
+/* ---- timers: a binary heap, each connection knowing its place */
+
+static void place_timer(struct front *f, uint32_t i, struct conn *c)
+{
+    f->timers[i] = c;
+    c->timer = (int)i;
+}
+
+static void sift_up(struct front *f, uint32_t i, struct conn *c)
+{
+    for (; i && f->timers[(i - 1) / 2]->deadline_ms > c->deadline_ms; i = (i - 1) / 2) place_timer(f, i, f->timers[(i - 1) / 2]);
+    place_timer(f, i, c);
+}
+
+static void sift_down(struct front *f, uint32_t i, struct conn *c)
+{
+    for (;;) {
+        uint32_t child = 2 * i + 1;
+        if (child >= f->n_timers) break;
+        if (child + 1 < f->n_timers && f->timers[child + 1]->deadline_ms < f->timers[child]->deadline_ms) child++;
+        if (f->timers[child]->deadline_ms >= c->deadline_ms) break;
+        place_timer(f, i, f->timers[child]);
+        i = child;
+    }
+    place_timer(f, i, c);
+}
+
+static void remove_timer(struct front *f, struct conn *c)
+{
+    uint32_t i = (uint32_t)c->timer;
+    struct conn *last = f->timers[--f->n_timers];
+    c->timer = -1;
+    if (last == c) return;
+    sift_up(f, i, last);
+    sift_down(f, (uint32_t)last->timer, last);
+}
+
+void front_set_timer(struct front *f, struct conn *c, int64_t deadline_ms)
+{
+    if (c->timer >= 0) remove_timer(f, c);
+    c->deadline_ms = deadline_ms;
+    if (!deadline_ms) return;
+    if (f->n_timers == f->cap_timers) {
+        f->cap_timers = f->cap_timers ? f->cap_timers * 2 : 64;
+        f->timers = mem_resize(f->timers, f->cap_timers * sizeof *f->timers);
+    }
+    sift_up(f, f->n_timers++, c);
+}
+
+static void fire_timers(struct front *f)
+{
+    while (f->n_timers && f->timers[0]->deadline_ms <= f->worker.now_ms) {
+        struct conn *c = f->timers[0];
+        remove_timer(f, c);
+        conn_timeout(c);
+    }
+}
+
+/* ---- upkeep */
+
+void front_unpause(struct front *f)
+{
+    for (struct conn *c = f->conns; c; c = c->next) {
+        if (!c->paused) continue;
+        c->paused = false;
+        front_ready(f, c);
+    }
+}
+
+static void check_pause(struct front *f)
+{
+    struct server *s = f->server;
+    int64_t until = atomic_load(&s->pause_until_ms);
+    if (until && f->worker.now_ms >= until) atomic_compare_exchange_strong(&s->pause_until_ms, &until, 0);
+    if (!pause_active(s)) front_unpause(f);
+}
+
+/* A slice of background work on each shard at home here whose token is free. */
+static void upkeep(struct front *f)
+{
+    struct engine *e = f->worker.engine;
+    bool expire = atomic_load(&f->server->active_expire) && !pause_active(f->server);
+    f->more_upkeep = false;
+    for (uint32_t i = f->worker.id; i < e->route.shards; i += e->n_workers) {
+        struct shard *s = &e->shards[i];
+        if (!engine_try(s)) {
+            f->more_upkeep = true;
+            continue;
+        }
+        task_enter(&f->worker, s);
+        if (expire) f->more_upkeep |= store_expire_step(s->store, UPKEEP_US, clock_mono_us);
+        f->more_upkeep |= store_grow_step(s->store, GROW_BUCKETS);
+        engine_publish(s);
+        engine_release(&f->worker, s);
+    }
+}
+
+static void check_conn(struct front *f, struct conn *c)
+{
+    int64_t timeout_s = CONFIG_NUM(f->server->config, timeout_s);
+    conn_check_limits(c, f->worker.now_ms);
+    if (timeout_s && conn_idle(c) && !c->subs && f->worker.now_ms - c->active_ms > timeout_s * 1000) conn_close(c);
+}
+
+/* Looks at a tenth of the connections, so at each once a second. */
+static void check_conns(struct front *f)
+{
+    uint32_t n = f->n_conns / 10 + 1;
+    while (n--) {
+        struct conn *c = f->cron_at ? f->cron_at : f->conns;
+        if (!c) return;
+        f->cron_at = c->next;
+        check_conn(f, c);
+    }
+}
+
+static void cron(struct front *f)
+{
+    int64_t now = f->worker.now_ms;
+    if (now < f->next_cron_ms) {
+        if (f->more_upkeep) upkeep(f);
+        return;
+    }
+    f->next_cron_ms = now + CRON_MS;
+    f->cron_count++;
+    upkeep(f);
+    check_conns(f);
+    check_pause(f);
+    if (f->worker.id == 0) {
+        uint64_t used = server_used_bytes(f->server);
+        if (used > atomic_load(&f->server->peak_bytes)) atomic_store(&f->server->peak_bytes, used);
+    }
+}
+
+/* ---- the loop's events */
+
+static void on_accept(void *ctx, int tag, int fd)
+{
+    struct front *f = ctx;
+    struct server *s = f->server;
+    unsigned n = atomic_fetch_add(&s->connections, 1) + 1;
+    atomic_fetch_add(&s->connections_total, 1);
+    if (n <= (unsigned)CONFIG_NUM(s->config, maxclients)) {
+        conn_new(f, fd, tag);
+        return;
+    }
+    static const char full[] = "-ERR max number of clients reached\r\n";
+    ssize_t rc = write(fd, full, sizeof full - 1);
+    (void)rc;
+    close(fd);
+    atomic_fetch_sub(&s->connections, 1);
+    atomic_fetch_add(&s->connections_rejected, 1);
+}
+
+static void on_data(void *ctx, struct stream *st, struct chunk *chunk, char *p, size_t n) { conn_data(st->owner, chunk, p, n); }
+static void on_end(void *ctx, struct stream *st, int error) { conn_ended(st->owner, error); }
+static void on_drained(void *ctx, struct stream *st) { conn_drained(st->owner); }
+static void on_closed(void *ctx, struct stream *st) { conn_freed(st->owner); }
+
+static const struct loop_handler handler = {on_accept, on_data, on_end, on_drained, on_closed};
+
+/* ---- stopping */
+
+static void begin_stop(struct worker *w, struct mail *m)
+{
+    struct front *f = front_of(w);
+    f->stopping = true;
+    loop_stop_listening(f->loop);
+}
+
+/* Closes what is idle; true when nothing is left. */
+static bool stopped(struct front *f)
+{
+    for (struct conn *c = f->conns, *next; c; c = next) {
+        next = c->next;
+        if (conn_idle(c) || c->waiter || c->paused) conn_close(c);
+    }
+    return f->n_conns == 0;
+}
+
+/* ---- the thread */
+
+static int sleep_ms(struct front *f)
+{
+    if (f->ready || f->worker.runnable) return 0;
+    int64_t until = f->next_cron_ms;
+    if (f->more_upkeep && until > f->worker.now_ms + UPKEEP_SOON_MS) until = f->worker.now_ms + UPKEEP_SOON_MS;
+    if (f->n_timers && f->timers[0]->deadline_ms < until) until = f->timers[0]->deadline_ms;
+    int64_t ms = until - f->worker.now_ms;
+    return ms < 0 ? 0 : (int)ms;
+}
+
+static void turn(struct front *f)
+{
+    struct worker *w = &f->worker;
+    int ms = sleep_ms(f);
+    if (ms > 0 && !engine_may_sleep(w)) ms = 0;
+    loop_turn(f->loop, ms);
+    engine_awake(w);
+    engine_clock(w);
+    STAT_ADD(w->stats.turns, 1);
+    engine_receive(w);
+    if (unlikely(w->runnable)) task_pump(w);
+    fire_timers(f);
+    cron(f);
+    run_ready(f);
+}
+
+static void *run(void *arg)
+{
+    struct front *f = arg;
+    char error[128];
+    static const enum loop_backend backends[] = {LOOP_AUTO, LOOP_EPOLL, LOOP_URING};
+    f->loop = loop_new(backends[CONFIG_NUM(f->server->config, io_backend)], f->worker.wake_fd, &handler, f, error);
+    f->start_failed = !f->loop;
+    if (!f->loop) {
+        slog(&f->server->log, SLOG_WARNING, "no event loop", "error=%s", error);
+        sem_post(f->started);
+        return NULL;
+    }
+    for (int i = 0; i < f->n_listeners; i++) loop_listen(f->loop, f->listeners[i].fd, f->listeners[i].is_unix);
+    f->server->io_backend = loop_name(f->loop);
+    sem_post(f->started);
+    int64_t give_up_ms = 0;
+    while (!f->stopping || !stopped(f)) {
+        turn(f);
+        if (!f->stopping) continue;
+        if (!give_up_ms) give_up_ms = f->worker.now_ms + STOP_MAX_MS;
+        else if (f->worker.now_ms > give_up_ms) break;
+    }
+    return NULL;
+}
+
+struct front *front_new(struct server *s)
+{
+    struct front *f = aligned_alloc(_Alignof(struct front), sizeof *f);
+    CHECK(f);
+    memset(f, 0, sizeof *f);
+    engine_init_worker(&f->worker, s->engine);
+    f->server = s;
+    f->ready_end = &f->ready;
+    f->topics = subscribe_topics_new();
+    f->stop_mail.to_worker = begin_stop;
+    f->argv_cap = 64;
+    f->argv = mem_alloc(f->argv_cap * sizeof *f->argv);
+    pthread_mutex_init(&f->lock, NULL);
+    return f;
+}
+
+bool front_start(struct front *f)
+{
+    sem_t started;
+    sem_init(&started, 0, 0);
+    f->started = &started;
+    int rc = pthread_create(&f->thread, NULL, run, f);
+    CHECK(rc == 0);
+    char name[16];
+    snprintf(name, sizeof name, "worker-%u", f->worker.id);
+    pthread_setname_np(f->thread, name);
+    while (sem_wait(&started) < 0 && errno == EINTR) {
+    }
+    sem_destroy(&started);
+    return !f->start_failed;
+}
+
+void front_join(struct front *f) { pthread_join(f->thread, NULL); }
+
+void front_free(struct front *f)
+{
+    if (f->loop) loop_free(f->loop);
+    while (f->spare_batches) {
+        struct batch *b = f->spare_batches;
+        f->spare_batches = b->next;
+        task_fini(&b->task);
+        mem_free(b);
+    }
+    subscribe_topics_free(f->topics);
+    engine_fini_worker(&f->worker);
+    mem_free(f->argv);
+    mem_free(f->timers);
+    mem_free(f->listeners);
+    pthread_mutex_destroy(&f->lock);
+    free(f);
+}

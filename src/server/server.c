@@ -1,0 +1,193 @@
+#include "server/server.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/version.h"
+#include "command/families.h"
+#include "server/datadir.h"
+#include "server/families.h"
+#include "server/front.h"
+#include "server/listen.h"
+#include "server/notify.h"
+#include "server/slowlog.h"
+#include "server/stats.h"
+#include "server/subscribe.h"
+#include "store/evict.h"
+
+struct command_table *server_commands(void)
+{
+    const struct command_family families[] = {
+        strings_family, keys_family, expiry_family, lists_family, hashes_family, sets_family,
+        zsets_family, zranges_family, zstores_family, bits_family, hll_family, sort_family, restore_family,
+        transactions_family, subscribe_family, connection_family, clients_family, configs_family,
+        catalog_family, info_family, slowlog_family, latency_family, memory_family, debug_family, stats_family, admin_family,
+    };
+    return command_table_new(families, sizeof families / sizeof families[0]);
+}
+
+uint64_t server_used_bytes(const struct server *s)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < s->engine->route.shards; i++)
+        sum += atomic_load_explicit(&s->engine->shards[i].bytes, memory_order_relaxed);
+    return sum;
+}
+
+void server_stop(struct server *s)
+{
+    atomic_store(&s->stopping, true);
+    kill(getpid(), SIGTERM); /* the main thread waits for it */
+}
+
+/* ---- configuration that the engine reads: copied whenever CONFIG SET changed something */
+
+static void apply_config(void *ctx)
+{
+    struct server *s = ctx;
+    struct config *c = s->config;
+    struct store_limits *l = &s->engine->limits;
+    __atomic_store_n(&l->hash_entries, (uint32_t)CONFIG_NUM(c, hash_max_listpack_entries), __ATOMIC_RELAXED);
+    __atomic_store_n(&l->hash_value, (uint32_t)CONFIG_NUM(c, hash_max_listpack_value), __ATOMIC_RELAXED);
+    __atomic_store_n(&l->set_ints, (uint32_t)CONFIG_NUM(c, set_max_intset_entries), __ATOMIC_RELAXED);
+    __atomic_store_n(&l->set_entries, (uint32_t)CONFIG_NUM(c, set_max_listpack_entries), __ATOMIC_RELAXED);
+    __atomic_store_n(&l->set_value, (uint32_t)CONFIG_NUM(c, set_max_listpack_value), __ATOMIC_RELAXED);
+    __atomic_store_n(&l->zset_entries, (uint32_t)CONFIG_NUM(c, zset_max_listpack_entries), __ATOMIC_RELAXED);
+    __atomic_store_n(&l->zset_value, (uint32_t)CONFIG_NUM(c, zset_max_listpack_value), __ATOMIC_RELAXED);
+    __atomic_store_n(&l->list_size, (int32_t)CONFIG_NUM(c, list_max_listpack_size), __ATOMIC_RELAXED);
+    __atomic_store_n(&l->lfu, evict_policy_is_lfu((enum evict_policy)CONFIG_NUM(c, maxmemory_policy)), __ATOMIC_RELAXED);
+    __atomic_store_n(&l->lfu_log_factor, (uint8_t)CONFIG_NUM(c, lfu_log_factor), __ATOMIC_RELAXED);
+    __atomic_store_n(&l->lfu_decay_minutes, (uint8_t)CONFIG_NUM(c, lfu_decay_time), __ATOMIC_RELAXED);
+    int64_t slower_us = CONFIG_NUM(c, slowlog_log_slower_than);
+    uint64_t slow_ticks = slower_us < 0 ? UINT64_MAX : (uint64_t)((double)slower_us * clock_ticks_per_us());
+    atomic_store(&s->engine->slow_ticks, slow_ticks);
+    atomic_store(&s->engine->track_latency, CONFIG_NUM(c, latency_tracking) != 0);
+    atomic_store(&s->engine->count_bytes, CONFIG_NUM(c, maxmemory) > 0);
+    slog_set_level(&s->log, (enum slog_level)CONFIG_NUM(c, log_level));
+}
+
+/* ---- start */
+
+static void make_run_id(struct server *s)
+{
+    uint8_t bytes[20];
+    CHECK(getrandom(bytes, sizeof bytes, 0) == sizeof bytes);
+    for (int i = 0; i < 20; i++) snprintf(s->run_id + 2 * i, 3, "%02x", bytes[i]);
+}
+
+static bool start_fronts(struct server *s)
+{
+    for (uint32_t i = 0; i < s->engine->n_workers; i++)
+        if (!front_start(s->fronts[i])) return false;
+    return true;
+}
+
+static void announce(const struct server *s)
+{
+    const struct config *c = s->config;
+    slog(&s->log, SLOG_NOTICE, "sherd is ready", "version=%s workers=%u io=%s bind=%s port=%d data=%s pid=%d", SHERD_VERSION,
+         s->engine->n_workers, s->io_backend, c->bind, (int)CONFIG_NUM(c, port), CONFIG_NUM(c, ephemeral) ? "none (ephemeral)" : c->data,
+         (int)getpid());
+}
+
+static void build(struct server *s, unsigned workers, uint64_t seed)
+{
+    s->commands = server_commands();
+    s->engine = engine_new(workers, seed, s->commands);
+    s->pubsub = subscribe_registry_new(workers);
+    s->slowlog = slowlog_new();
+    s->fronts = mem_zalloc(workers * sizeof *s->fronts);
+    for (unsigned i = 0; i < workers; i++) s->fronts[i] = front_new(s);
+    make_run_id(s);
+    s->started_ms = clock_unix_ms();
+    atomic_store(&s->active_expire, true);
+    s->config->on_change = apply_config;
+    s->config->on_change_ctx = s;
+    apply_config(s);
+    notify_install(s);
+    s->engine->hooks = (struct engine_hooks){.slow = slowlog_note, .error = stats_note_error, .ctx = s};
+}
+
+static void tear_down(struct server *s)
+{
+    for (uint32_t i = 0; i < s->engine->n_workers; i++) front_free(s->fronts[i]);
+    mem_free(s->fronts);
+    slowlog_free(s->slowlog);
+    subscribe_registry_free(s->pubsub);
+    engine_free(s->engine);
+    command_table_free(s->commands);
+}
+
+/* ---- signals: blocked everywhere, taken by the main thread one at a time */
+
+static sigset_t block_signals(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    return set;
+}
+
+static void wait_for_end(struct server *s, const sigset_t *set)
+{
+    int got = 0;
+    while (sigwait(set, &got) != 0) {
+    }
+    slog(&s->log, SLOG_NOTICE, "stopping", "signal=%s", got == SIGINT ? "SIGINT" : "SIGTERM");
+    atomic_store(&s->stopping, true);
+    for (uint32_t i = 0; i < s->engine->n_workers; i++) engine_send(s->engine, i, &s->fronts[i]->stop_mail);
+    for (uint32_t i = 0; i < s->engine->n_workers; i++) front_join(s->fronts[i]);
+}
+
+static int run(struct server *s, struct datadir *d)
+{
+    sigset_t set = block_signals();
+    build(s, config_workers(s->config), d->seed);
+    int code = 1;
+    if (listen_open(s) && start_fronts(s)) {
+        announce(s);
+        wait_for_end(s, &set);
+        slog(&s->log, SLOG_NOTICE, "bye", "");
+        code = 0;
+    }
+    listen_cleanup(s);
+    if (code == 0) tear_down(s); /* after a failed start threads may be running: the process ends anyway */
+    return code;
+}
+
+int server_run(struct config *config)
+{
+    struct server *s = mem_zalloc(sizeof *s);
+    s->config = config;
+    clock_calibrate();
+    int rc = slog_open(&s->log, config->logfile, (enum slog_format)CONFIG_NUM(config, log_format), (enum slog_level)CONFIG_NUM(config, log_level));
+    if (rc < 0) {
+        fprintf(stderr, "sherd: cannot open log file %s: %s\n", config->logfile, strerror(-rc));
+        return 1;
+    }
+    struct datadir d = {0};
+    int code = 1;
+    struct buf error = {0};
+    if (datadir_open(&d, config, &error) < 0) {
+        buf_add_byte(&error, '\0');
+        slog(&s->log, SLOG_WARNING, "cannot use the data directory", "error=%s", error.p);
+    } else {
+        code = run(s, &d);
+        datadir_close(&d);
+    }
+    buf_fini(&error);
+    slog_close(&s->log);
+    if (code == 0) mem_free(s);
+    return code;
+}

@@ -1,0 +1,195 @@
+#include "server/transactions.h"
+
+#include "base/mem.h"
+#include "server/front.h"
+
+static struct worker *worker_of(struct exec *x) { return (struct worker *)((char *)x - offsetof(struct worker, x)); }
+
+/* ---- the queue */
+
+void transactions_queue(struct conn *c, const struct command *cmd, const struct slice *argv, uint32_t argc)
+{
+    struct multi *m = &c->multi;
+    if (m->n == m->cap) {
+        m->cap = m->cap ? m->cap * 2 : 8;
+        m->commands = mem_resize(m->commands, m->cap * sizeof *m->commands);
+    }
+    while (m->cap_args < m->n_args + argc) {
+        m->cap_args = m->cap_args ? m->cap_args * 2 : 32;
+        m->args = mem_resize(m->args, m->cap_args * sizeof *m->args);
+    }
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < argc; i++) bytes += argv[i].n;
+    char *p = mem_alloc(bytes + 1);
+    m->commands[m->n++] = (struct multi_command){.cmd = cmd, .bytes = p, .first_arg = m->n_args, .argc = argc};
+    for (uint32_t i = 0; i < argc; i++) {
+        if (argv[i].n) memcpy(p, argv[i].p, argv[i].n);
+        m->args[m->n_args++] = slice_of(p, argv[i].n);
+        p += argv[i].n;
+    }
+}
+
+void transactions_reset(struct conn *c)
+{
+    struct multi *m = &c->multi;
+    for (uint32_t i = 0; i < m->n; i++) mem_free(m->commands[i].bytes);
+    mem_free(m->commands);
+    mem_free(m->args);
+    *m = (struct multi){0};
+    c->in_multi = false;
+}
+
+/* ---- routing */
+
+struct routing {
+    struct task *task;
+    struct request *r;
+};
+
+static void add_watched_shard(void *ctx, uint32_t shard)
+{
+    struct routing *to = ctx;
+    task_add_shard(to->task, to->r, shard);
+}
+
+/* Adds the shards of one queued command; true if it needs all. */
+static bool add_command(const struct routing *to, const struct engine *e, const struct multi *m, const struct multi_command *q)
+{
+    const struct slice *argv = m->args + q->first_arg;
+    struct task probe = {0};
+    const struct request *r = task_add(&probe, e, q->cmd, argv, q->argc);
+    bool all = r->kind == REQUEST_EACH || r->n_shards == e->route.shards;
+    if (r->kind == REQUEST_ONE) task_add_shard(to->task, to->r, r->shard);
+    for (uint32_t i = 0; !all && i < r->n_shards; i++) task_add_shard(to->task, to->r, probe.shards[r->first_shard + i]);
+    if (q->cmd->class == CLASS_LOCAL) to->r->at_home = true;
+    task_fini(&probe);
+    return all;
+}
+
+void transactions_route(struct conn *c, struct request *r)
+{
+    if (strcmp(r->cmd->name, "exec") != 0 || c->multi.broken) return;
+    const struct engine *e = c->front->worker.engine;
+    struct routing to = {&c->batch->task, r};
+    r->first_shard = to.task->n_shards;
+    r->n_shards = 0;
+    bool all = false;
+    for (uint32_t i = 0; i < c->multi.n; i++) all |= add_command(&to, e, &c->multi, &c->multi.commands[i]);
+    watch_shards(&c->watches, add_watched_shard, &to);
+    if (all) task_add_all_shards(to.task, r, e);
+}
+
+/* ---- commands */
+
+static void multi_command(struct exec *x)
+{
+    struct conn *c = conn_of(x);
+    if (c->in_multi) {
+        reply_error(&x->out, "ERR MULTI calls can not be nested");
+        return;
+    }
+    c->in_multi = true;
+    reply_ok(&x->out);
+}
+
+static void discard_command(struct exec *x)
+{
+    struct conn *c = conn_of(x);
+    if (!c->in_multi) {
+        reply_error(&x->out, "ERR DISCARD without MULTI");
+        return;
+    }
+    transactions_reset(c);
+    watch_drop(worker_of(x), &c->watches);
+    reply_ok(&x->out);
+}
+
+static void watch_command(struct exec *x)
+{
+    struct conn *c = conn_of(x);
+    if (c->in_multi) {
+        reply_error(&x->out, "ERR WATCH inside MULTI is not allowed");
+        return;
+    }
+    for (uint32_t i = 1; i < x->argc; i++) watch_add(x, &c->watches, x->argv[i]);
+    reply_ok(&x->out);
+}
+
+static void unwatch_command(struct exec *x)
+{
+    watch_drop(worker_of(x), &conn_of(x)->watches);
+    reply_ok(&x->out);
+}
+
+/* All shards of the transaction are held, so a command that visits each shard in turn does so here. */
+static void run_each(struct worker *w, struct task *t, const struct multi_command *q, const struct slice *argv)
+{
+    t->carry.len = 0;
+    w->x.carry = &t->carry;
+    w->x.carry_n = 0;
+    for (uint32_t s = 0; s < w->engine->route.shards; s++) {
+        w->x.shard = (uint16_t)s;
+        task_run_command(w, t, q->cmd, argv, q->argc);
+    }
+}
+
+static void run_queued(struct worker *w, struct conn *c)
+{
+    struct task *t = &c->batch->task;
+    for (uint32_t i = 0; i < c->multi.n; i++) {
+        const struct multi_command *q = &c->multi.commands[i];
+        const struct slice *argv = c->multi.args + q->first_arg;
+        uint64_t position;
+        uint32_t shard;
+        t->db = c->db;
+        w->x.out.resp = t->resp = c->resp;
+        if (q->cmd->class == CLASS_EACH) {
+            run_each(w, t, q, argv);
+            continue;
+        }
+        if (q->cmd->class == CLASS_CURSOR) {
+            if (!exec_cursor_parse(argv[1], w->engine->route.shards, &position, &shard)) shard = 0;
+            w->x.shard = (uint16_t)shard;
+        }
+        task_run_command(w, t, q->cmd, argv, q->argc);
+    }
+}
+
+static void exec_command(struct exec *x)
+{
+    struct worker *w = worker_of(x);
+    struct conn *c = conn_of(x);
+    const struct command *self = x->cmd;
+    if (!c->in_multi) {
+        reply_error(&x->out, "ERR EXEC without MULTI");
+        return;
+    }
+    if (c->multi.broken) {
+        reply_error(&x->out, "EXECABORT Transaction discarded because of previous errors.");
+    } else if (watch_dirty(x, &c->watches)) {
+        reply_null_array(&x->out);
+    } else {
+        c->in_multi = false; /* a queued command sees no transaction around it */
+        reply_array(&x->out, c->multi.n);
+        run_queued(w, c);
+        x->cmd = self;
+    }
+    transactions_reset(c);
+    watch_drop(w, &c->watches);
+}
+
+static const struct command rows[] = {
+    {.name = "multi", .fn = multi_command, .arity = 1, .class = CLASS_LOCAL, .flags = CMD_NOSCRIPT | CMD_LOADING | CMD_STALE | CMD_FAST | CMD_AT_ONCE,
+     .group = "transactions", .since = "1.2.0", .summary = "Starts a transaction.", .args = ""},
+    {.name = "exec", .fn = exec_command, .arity = 1, .class = CLASS_LOCAL, .flags = CMD_NOSCRIPT | CMD_LOADING | CMD_STALE | CMD_SKIP_SLOWLOG | CMD_AT_ONCE,
+     .group = "transactions", .since = "1.2.0", .summary = "Executes all commands in a transaction.", .args = ""},
+    {.name = "discard", .fn = discard_command, .arity = 1, .class = CLASS_LOCAL, .flags = CMD_NOSCRIPT | CMD_LOADING | CMD_STALE | CMD_FAST | CMD_AT_ONCE,
+     .group = "transactions", .since = "2.0.0", .summary = "Discards a transaction.", .args = ""},
+    {.name = "watch", .fn = watch_command, .arity = -2, .class = CLASS_KEYED, .flags = CMD_NOSCRIPT | CMD_LOADING | CMD_STALE | CMD_FAST | CMD_AT_ONCE,
+     .first_key = 1, .last_key = -1, .key_step = 1,
+     .group = "transactions", .since = "2.2.0", .summary = "Monitors changes to keys to determine the execution of a transaction.", .args = "key [key ...]"},
+    {.name = "unwatch", .fn = unwatch_command, .arity = 1, .class = CLASS_LOCAL, .flags = CMD_NOSCRIPT | CMD_LOADING | CMD_STALE | CMD_FAST,
+     .group = "transactions", .since = "2.2.0", .summary = "Forgets about watched keys of a transaction.", .args = ""},
+};
+
+const struct command_family transactions_family = COMMAND_FAMILY(rows);
