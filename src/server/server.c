@@ -150,15 +150,15 @@ static void wait_for_end(struct server *s, const sigset_t *set)
     for (uint32_t i = 0; i < s->engine->n_workers; i++) front_join(s->fronts[i]);
 }
 
-static int run(struct server *s, struct datadir *d)
+static int run(struct server *s, uint64_t seed)
 {
     sigset_t set = block_signals();
-    build(s, config_workers(s->config), d->seed);
+    build(s, config_workers(s->config), seed);
     int code = 1;
     if (listen_open(s) && start_fronts(s)) {
         announce(s);
         wait_for_end(s, &set);
-        slog(&s->log, SLOG_NOTICE, "bye", "");
+        slog(&s->log, SLOG_NOTICE, "stopped", "exit=%d", 0);
         code = 0;
     }
     listen_cleanup(s);
@@ -179,11 +179,13 @@ int server_run(struct config *config)
     struct datadir d = {0};
     int code = 1;
     struct buf error = {0};
-    if (datadir_open(&d, config, &error) < 0) {
+    if (CONFIG_NUM(config, ephemeral)) {
+        code = run(s, datadir_random_seed());
+    } else if (datadir_open(&d, config->data, config_workers(config), &error) < 0) {
         buf_add_byte(&error, '\0');
         slog(&s->log, SLOG_WARNING, "cannot use the data directory", "error=%s", error.p);
     } else {
-        code = run(s, &d);
+        code = run(s, d.seed);
         datadir_close(&d);
     }
     buf_fini(&error);

@@ -1,0 +1,17 @@
+/* The command families of src/server/: those that need the server or the connection. */
+#pragma once
+#include "command/command.h"
+
+extern const struct command_family transactions_family; /* transactions.c: MULTI EXEC DISCARD WATCH UNWATCH */
+extern const struct command_family subscribe_family;    /* subscribe.c: SUBSCRIBE ... PUBLISH PUBSUB */
+extern const struct command_family connection_family;   /* connection.c: PING ECHO SELECT AUTH HELLO QUIT RESET */
+extern const struct command_family clients_family;      /* clients.c: CLIENT */
+extern const struct command_family configs_family;      /* configs.c: CONFIG */
+extern const struct command_family catalog_family;      /* catalog.c: COMMAND */
+extern const struct command_family info_family;         /* info.c: INFO */
+extern const struct command_family slowlog_family;      /* slowlog.c: SLOWLOG */
+extern const struct command_family latency_family;      /* latency.c: LATENCY */
+extern const struct command_family memory_family;       /* memory.c: MEMORY */
+extern const struct command_family debug_family;        /* debug.c: DEBUG */
+extern const struct command_family stats_family;        /* stats.c: STATS.HOTKEYS STATS.LATENCY STATS.MEMORY STATS.SHARDS */
+extern const struct command_family admin_family;        /* admin.c: SHUTDOWN SAVE BGSAVE LASTSAVE TIME ROLE WAIT ... */
