@@ -12,7 +12,8 @@ static const char too_long[] = "ERR string exceeds maximum allowed size (proto-m
 
 /* ---- expiry options */
 
-enum when { WHEN_NEVER, WHEN_EX, WHEN_PX, WHEN_EXAT, WHEN_PXAT };
+/* What becomes of the expiry: nothing was said, or exactly one of these words. */
+enum when { WHEN_UNSAID, WHEN_EX, WHEN_PX, WHEN_EXAT, WHEN_PXAT, WHEN_KEEPTTL, WHEN_PERSIST };
 
 static void bad_expire(struct exec *x) { reply_errorf(&x->out, "ERR invalid expire time in '%s' command", x->cmd->name); }
 
@@ -31,32 +32,36 @@ static bool expiry_time(struct exec *x, enum when when, struct slice arg, int64_
 
 /* The options of SET and GETEX. */
 struct options {
-    bool nx, xx, get, keep_ttl, persist;
+    bool nx, xx, get;
     enum when when;
     struct slice time;
 };
 
-static enum when when_of(struct slice word)
+static enum when when_of(struct slice word, bool for_set)
 {
     if (slice_is(word, "ex")) return WHEN_EX;
     if (slice_is(word, "px")) return WHEN_PX;
     if (slice_is(word, "exat")) return WHEN_EXAT;
     if (slice_is(word, "pxat")) return WHEN_PXAT;
-    return WHEN_NEVER;
+    if (for_set && slice_is(word, "keepttl")) return WHEN_KEEPTTL;
+    if (!for_set && slice_is(word, "persist")) return WHEN_PERSIST;
+    return WHEN_UNSAID;
 }
 
+static bool has_time(const struct options *o) { return o->when >= WHEN_EX && o->when <= WHEN_PXAT; }
+
+/* A word may come twice, but not together with one that says otherwise. */
 static bool parse_option(struct exec *x, uint32_t *i, bool for_set, struct options *o)
 {
     struct slice word = x->argv[*i];
-    bool has_expiry = o->when != WHEN_NEVER || o->keep_ttl || o->persist;
     if (for_set && slice_is(word, "nx") && !o->xx) return o->nx = true;
     if (for_set && slice_is(word, "xx") && !o->nx) return o->xx = true;
     if (for_set && slice_is(word, "get")) return o->get = true;
-    if (for_set && slice_is(word, "keepttl") && !has_expiry) return o->keep_ttl = true;
-    if (!for_set && slice_is(word, "persist") && !has_expiry) return o->persist = true;
-    enum when when = when_of(word);
-    if (when == WHEN_NEVER || has_expiry || *i + 1 >= x->argc) return false;
+    enum when when = when_of(word, for_set);
+    if (when == WHEN_UNSAID || (o->when != WHEN_UNSAID && o->when != when)) return false;
     o->when = when;
+    if (!has_time(o)) return true;
+    if (*i + 1 >= x->argc) return false;
     o->time = x->argv[++*i];
     return true;
 }
@@ -136,7 +141,7 @@ static void set_with_options(struct exec *x)
     struct place at;
     int64_t expiry_ms = 0;
     if (!parse_options(x, 3, true, &o)) return;
-    if (o.when != WHEN_NEVER && !expiry_time(x, o.when, o.time, &expiry_ms)) return;
+    if (has_time(&o) && !expiry_time(x, o.when, o.time, &expiry_ms)) return;
     if (o.get) {
         if (!exec_find_type(x, x->argv[1], TYPE_STRING, &at)) return;
         reply_value(x, &at);
@@ -147,9 +152,9 @@ static void set_with_options(struct exec *x)
         if (!o.get) reply_null(&x->out);
         return;
     }
-    if (o.keep_ttl && at.e) expiry_ms = entry_expiry_ms(at.e);
+    if (o.when == WHEN_KEEPTTL && at.e) expiry_ms = entry_expiry_ms(at.e);
     set_and_tell(x, &at, x->argv[2], expiry_ms);
-    if (o.when != WHEN_NEVER) exec_notify(x, NOTIFY_GENERIC, "expire", at.key);
+    if (has_time(&o)) exec_notify(x, NOTIFY_GENERIC, "expire", at.key);
     if (!o.get) reply_ok(&x->out);
 }
 
@@ -217,15 +222,15 @@ static void cmd_getex(struct exec *x)
     int64_t expiry_ms;
     if (!parse_options(x, 2, false, &o)) return;
     if (!exec_find_type(x, x->argv[1], TYPE_STRING, &at)) return;
-    if (at.e && o.when != WHEN_NEVER && !expiry_time(x, o.when, o.time, &expiry_ms)) return;
+    if (at.e && has_time(&o) && !expiry_time(x, o.when, o.time, &expiry_ms)) return;
     reply_value(x, &at);
     if (!at.e) return;
-    if (o.when != WHEN_NEVER && expiry_ms <= x->now_ms) {
+    if (has_time(&o) && expiry_ms <= x->now_ms) {
         delete_and_tell(x, &at);
-    } else if (o.when != WHEN_NEVER) {
+    } else if (has_time(&o)) {
         exec_expire(x, &at, expiry_ms);
         exec_notify(x, NOTIFY_GENERIC, "expire", at.key);
-    } else if (o.persist && entry_expiry_ms(at.e)) {
+    } else if (o.when == WHEN_PERSIST && entry_expiry_ms(at.e)) {
         exec_expire(x, &at, 0);
         exec_notify(x, NOTIFY_GENERIC, "persist", at.key);
     }
