@@ -109,7 +109,8 @@ static bool in_all(const struct calc *c, struct slice member, double *score)
     *score = weigh(&c->sources[0], *score);
     for (uint32_t i = 1; i < c->n; i++) {
         if (!source_score(&c->sources[i], member, &other)) return false;
-        *score = combine(c->aggregate, *score, weigh(&c->sources[i], other));
+        /* Not weigh(): in an intersection a product without a result makes the whole sum 0, as in Redis. */
+        *score = combine(c->aggregate, *score, c->sources[i].weight * other);
     }
     return true;
 }
