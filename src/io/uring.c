@@ -212,10 +212,8 @@ static void received(struct loop *l, struct stream *s, const struct io_uring_cqe
 {
     struct uring_state *st = state_of(l);
     bool more = cqe->flags & IORING_CQE_F_MORE;
-    if (!more) {
-        s->armed = false;
-        s->inflight--;
-    }
+    if (!more) s->armed = false;
+    else s->inflight++; /* the stream stays until we are done with it, even if the owner closes it */
     if (cqe->res > 0) {
         struct uring_chunk *c = &st->chunks[cqe->flags >> IORING_CQE_BUFFER_SHIFT];
         c->head.refs = 1;
@@ -226,6 +224,7 @@ static void received(struct loop *l, struct stream *s, const struct io_uring_cqe
         s->reading = false;
         l->handler->on_end(l->ctx, s, cqe->res);
     }
+    s->inflight--;
     if (s->closed) {
         forget_if_idle(l, s);
     } else if (!s->armed && s->reading && !s->starved) {
