@@ -7,6 +7,7 @@
 #   make replay     fuzz corpora only            make pytest P="-k smoke"   integration tests only
 #   make check-all  test + TSan, both compilers, clang-tidy, every fuzzer for a minute
 #   make fuzz-build the libFuzzer programs under build/fuzz/
+#   make bench      side by side with real peers; writes docs/bench/ (bench/bench.mk)
 #   make docs       docs/COMMANDS.md and docs/CONFIGURATION.md from the program's own tables
 #
 # BUILD=normal|asan|tsan|fuzz picks the flavour; each has its own folder under build/.

@@ -18,17 +18,7 @@
 typedef _Atomic int64_t config_num;
 #define CONFIG_NUM(cfg, field) atomic_load_explicit(&(cfg)->field, memory_order_relaxed)
 
-/* Places in the lists of words of options.c. */
-enum config_policy {
-    CONFIG_NOEVICTION,
-    CONFIG_ALLKEYS_LRU,
-    CONFIG_ALLKEYS_LFU,
-    CONFIG_ALLKEYS_RANDOM,
-    CONFIG_VOLATILE_LRU,
-    CONFIG_VOLATILE_LFU,
-    CONFIG_VOLATILE_RANDOM,
-    CONFIG_VOLATILE_TTL,
-};
+/* Places in the lists of words of options.c; those of maxmemory-policy are enum evict_policy. */
 enum config_io { CONFIG_IO_AUTO, CONFIG_IO_EPOLL, CONFIG_IO_URING };
 enum config_client { CONFIG_CLIENT_NORMAL, CONFIG_CLIENT_REPLICA, CONFIG_CLIENT_PUBSUB, CONFIG_CLIENT_CLASSES };
 

@@ -76,14 +76,17 @@ static int parse_enum(const struct option *o, struct slice text, struct optval *
     return -1;
 }
 
+static bool has_nul(struct slice text) { return text.n && memchr(text.p, '\0', text.n); }
+
 static int parse_text(const struct option *o, struct slice text, struct optval *v, struct why *why)
 {
-    if (memchr(text.p ? text.p : "", '\0', text.n)) return refuse(why, "argument contains a NUL byte");
+    if (has_nul(text)) return refuse(why, "argument contains a NUL byte");
     if (o->max == 0 && text.n) return refuse(why, "argument must be empty");
     if (text.n > (size_t)o->max) return refuse(why, "argument is longer than %lld bytes", (long long)o->max);
-    v->text = mem_alloc(text.n + 1);
-    if (text.n) memcpy(v->text, text.p, text.n);
-    v->text[text.n] = '\0';
+    struct buf copy = {0};
+    buf_add_slice(&copy, text);
+    buf_add_byte(&copy, '\0');
+    v->text = copy.p;
     return 0;
 }
 
@@ -92,7 +95,7 @@ static int parse_list(struct slice text, struct optval *v, struct why *why)
 {
     struct buf out = {0};
     struct slice word;
-    if (memchr(text.p ? text.p : "", '\0', text.n)) return refuse(why, "argument contains a NUL byte");
+    if (has_nul(text)) return refuse(why, "argument contains a NUL byte");
     while (config_word(&text, &word)) {
         if (out.len) buf_add_byte(&out, ' ');
         buf_add_slice(&out, word);

@@ -14,6 +14,7 @@
 #include "server/config.h"
 #include "server/options.h"
 #include "server/optval.h"
+#include "store/evict.h"
 
 static char *const no_env[] = {NULL};
 
@@ -120,6 +121,13 @@ static void names_and_fields_stand_for_one_row_each(void **state)
     assert_null(options_find(SLICE("nosuch")));
 }
 
+static void policies_are_numbered_as_the_store_has_them(void **state)
+{
+    const struct option *o = options_find(SLICE("maxmemory-policy"));
+    for (int i = 0; i < EVICT_POLICIES; i++) assert_string_equal(o->words[i], evict_policy_name((enum evict_policy)i));
+    assert_null(o->words[EVICT_POLICIES]);
+}
+
 static void help_and_markdown_name_every_option(void **state)
 {
     struct buf help = {0}, page = {0};
@@ -144,7 +152,7 @@ static void defaults_are_those_of_the_table(void **state)
     assert_string_equal(l.cfg.bind, "127.0.0.1");
     assert_int_equal(CONFIG_NUM(&l.cfg, proto_max_bulk_len), 512 << 20);
     assert_int_equal(CONFIG_NUM(&l.cfg, client_output_buffer_limit.of[CONFIG_CLIENT_PUBSUB].hard_bytes), 32 << 20);
-    assert_int_equal(CONFIG_NUM(&l.cfg, maxmemory_policy), CONFIG_NOEVICTION);
+    assert_int_equal(CONFIG_NUM(&l.cfg, maxmemory_policy), EVICT_NONE);
     assert_int_equal(CONFIG_NUM(&l.cfg, list_max_listpack_size), -2);
     assert_true(config_workers(&l.cfg) >= 1);
     unload(&l);
@@ -414,6 +422,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_has_a_default_that_survives_printing_and_reading),
         cmocka_unit_test(names_and_fields_stand_for_one_row_each),
+        cmocka_unit_test(policies_are_numbered_as_the_store_has_them),
         cmocka_unit_test(help_and_markdown_name_every_option),
         cmocka_unit_test(defaults_are_those_of_the_table),
         cmocka_unit_test(the_command_line_has_all_its_forms),
