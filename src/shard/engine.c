@@ -27,6 +27,7 @@ struct engine *engine_new(uint32_t shards, uint64_t seed, const struct command_t
                                       .list_size = -2,
                                       .lfu_log_factor = 10,
                                       .lfu_decay_minutes = 1};
+    e->ticks_per_ms = (uint64_t)(1000 * clock_ticks_per_us());
     atomic_init(&e->slow_ticks, UINT64_MAX);
     e->stores = mem_zalloc(shards * sizeof *e->stores);
     e->shards = aligned_alloc(_Alignof(struct shard), shards * sizeof *e->shards);

@@ -102,6 +102,7 @@ struct engine {
     struct store_limits limits;
     struct exec_host host;
     struct engine_hooks hooks;
+    uint64_t ticks_per_ms;
     _Atomic uint64_t slow_ticks; /* UINT64_MAX: never */
     atomic_bool track_latency;
     atomic_bool count_bytes; /* publish each shard's bytes after every command: maxmemory is set */

@@ -26,6 +26,7 @@ struct request {
     uint8_t kind;
     uint8_t flaw;             /* 0: fine; else the connection's reason not to run it */
     bool have_hash;
+    bool touched;             /* its entry was prefetched */
     bool at_home;             /* must run on the home worker: it touches what only that may touch */
 };
 
