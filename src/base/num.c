@@ -155,26 +155,46 @@ struct decimal {
     int point;
 };
 
-/* Scores mostly have few decimals: if v is m / 10^k with m below 10^15, then m's digits are the answer, since no two decimals of
- * up to 15 digits read as the same double. */
-static bool shortest_plain(double v, struct decimal *d)
+static void add_digit(struct decimal *d, unsigned digit)
 {
-    for (unsigned k = 1; k <= 6; k++) {
-        double m = nearbyint(v * pow10_exact[k]);
-        if (m >= 1e15) return false;
-        if (m < 1 || m / pow10_exact[k] != v) continue;
-        d->n = (unsigned)write_u64(d->digits, (uint64_t)m);
-        d->point = (int)d->n - (int)k;
-        return true;
+    if (d->n == 0 && digit == 0)
+        d->point--;
+    else
+        d->digits[d->n++] = (char)('0' + digit);
+}
+
+/* Doubles with a fraction, from about 10^-21 on, exactly in fixed point (Steele and White 1990): digits are generated until what is left is
+ * within half a step to the neighbouring double, on either side; the step below a power of two is half as wide. A neighbour's half-way point reads
+ * as v if v's mantissa is even. */
+static bool shortest_fixed(double v, struct decimal *d)
+{
+    uint64_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    uint64_t m = (bits & ((1ull << 52) - 1)) | 1ull << 52;
+    int shift = 1075 - (int)(bits >> 52 & 2047); /* v = m / 2^shift */
+    if (shift < 1 || shift > 120) return false;
+    uint64_t whole = shift < 53 ? m >> shift : 0;
+    unsigned __int128 one = (unsigned __int128)1 << (shift + 2), rest = (unsigned __int128)m * 4 & (one - 1);
+    unsigned __int128 up = 2, down = m == 1ull << 52 ? 1 : 2;
+    unsigned even = (m & 1) == 0;
+    d->n = whole ? (unsigned)write_u64(d->digits, whole) : 0;
+    d->point = (int)d->n;
+    for (;;) {
+        rest *= 10, up *= 10, down *= 10;
+        unsigned digit = (unsigned)(rest >> (shift + 2));
+        rest &= one - 1;
+        bool low = rest < down + even, high = rest + up + even > one;
+        if (high && (!low || rest * 2 > one)) digit++;
+        add_digit(d, digit);
+        if (low || high) return true;
     }
-    return false;
 }
 
 static void shortest(double v, struct decimal *d)
 {
-    if (shortest_plain(v, d)) return;
+    if (shortest_fixed(v, d)) return;
     char text[40];
-    /* Normal doubles need 15 to 17 digits (fewer show up as zeros at the end); subnormal ones may do with less. */
+    /* The very large and the very small. Normal doubles need 15 to 17 digits (fewer show up as zeros at the end); subnormal ones may do with less. */
     for (int precision = fpclassify(v) == FP_NORMAL ? 15 : 1; precision <= 17; precision++) {
         snprintf(text, sizeof text, "%.*e", precision - 1, v);
         if (precision == 17 || strtod(text, NULL) == v) break;
