@@ -92,7 +92,7 @@ static bool range_bits(const struct range *r, size_t n, uint64_t *from, uint64_t
     if (start < 0) start = start < -total ? 0 : total + start;
     if (end < 0) end = end < -total ? 0 : total + end;
     if (end >= total) end = total - 1;
-    if (start > end || (r->start < 0 && r->end < 0 && r->start > r->end)) return false;
+    if (start > end) return false;
     *from = (uint64_t)(start * unit);
     *to = (uint64_t)((end + 1) * unit);
     return true;
@@ -109,7 +109,10 @@ static void bitcount(struct exec *x)
     }
     if (!read_range(x, 2, &r) || !exec_find_type(x, x->argv[1], TYPE_STRING, &at)) return;
     struct slice value = value_at(&at);
-    reply_int(&x->out, range_bits(&r, value.n, &from, &to) ? (int64_t)bitmap_count(value, from, to) : 0);
+    /* Counted from the end the wrong way round is nothing, even where both ends would be cut to the first byte. (BITPOS does look at that one.) */
+    bool reversed = r.start < 0 && r.end < 0 && r.start > r.end;
+    bool any = !reversed && range_bits(&r, value.n, &from, &to);
+    reply_int(&x->out, any ? (int64_t)bitmap_count(value, from, to) : 0);
 }
 
 static void bitpos(struct exec *x)

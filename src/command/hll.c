@@ -210,8 +210,7 @@ static void pfdebug(struct exec *x)
     struct slice name = x->argv[1];
     for (size_t i = 0; i < sizeof subcommands / sizeof *subcommands; i++) {
         if (!slice_is(name, subcommands[i].name)) continue;
-        if (x->argc == 3) subcommands[i].fn(x, &at);
-        else reply_errorf(&x->out, "ERR Wrong number of arguments for the '%s' subcommand", subcommands[i].name);
+        subcommands[i].fn(x, &at);
         return;
     }
     reply_errorf(&x->out, "ERR Unknown PFDEBUG subcommand '%.*s'", (int)(name.n < 128 ? name.n : 128), name.p);
@@ -268,7 +267,7 @@ static const struct command rows[] = {
      .summary = "Returns the approximated cardinality of the set(s) observed by the HyperLogLog key(s).", .args = "key [key ...]"},
     {"pfmerge", pfmerge, -2, CLASS_KEYED, CMD_WRITE | CMD_DENYOOM, 1, -1, 1, .group = "hyperloglog", .since = "2.8.9",
      .summary = "Merges one or more HyperLogLog values into a single key.", .args = "destkey [sourcekey [sourcekey ...]]"},
-    {"pfdebug", pfdebug, -3, CLASS_KEYED, CMD_WRITE | CMD_DENYOOM | CMD_ADMIN, 2, 2, 1, .group = "hyperloglog", .since = "2.8.9",
+    {"pfdebug", pfdebug, 3, CLASS_KEYED, CMD_WRITE | CMD_DENYOOM | CMD_ADMIN, 2, 2, 1, .group = "hyperloglog", .since = "2.8.9",
      .summary = "Internal commands for debugging HyperLogLog values.", .args = "<GETREG | DECODE | ENCODING | TODENSE> key"},
     {"pfselftest", pfselftest, 1, CLASS_LOCAL, CMD_ADMIN, 0, 0, 0, .group = "hyperloglog", .since = "2.8.9",
      .summary = "An internal command for testing HyperLogLog values.", .args = ""},

@@ -79,17 +79,20 @@ struct item {
     uint32_t at;      /* place in the collection */
 };
 
+/* A pattern that names no key says that the order is to stay, whatever another BY says. */
 static void read_by(struct sorting *s, const struct slice *pattern)
 {
     s->by = names_a_key(*pattern) ? pattern : NULL;
-    s->nosort = !s->by;
+    s->nosort |= !s->by;
 }
 
 static bool read_options(struct exec *x, struct sorting *s)
 {
     for (uint32_t i = 2, next; i < x->argc; i = next) {
         const struct slice *arg = &x->argv[i + 1];
-        switch (option_at(x->argv, x->argc, i, &next)) {
+        enum option o = option_at(x->argv, x->argc, i, &next);
+        if (o == OPT_STORE && !(x->cmd->flags & CMD_WRITE)) o = OPT_BAD; /* SORT_RO */
+        switch (o) {
         case OPT_ASC: s->desc = false; break;
         case OPT_DESC: s->desc = true; break;
         case OPT_ALPHA: s->alpha = true; break;
@@ -102,9 +105,7 @@ static bool read_options(struct exec *x, struct sorting *s)
         default: exec_syntax(x); return false;
         }
     }
-    if (!s->dest || x->cmd->flags & CMD_WRITE) return true;
-    exec_syntax(x); /* SORT_RO has no STORE */
-    return false;
+    return true;
 }
 
 /* ---- the elements */
@@ -167,6 +168,7 @@ static bool copy_elements(struct exec *x, struct sorting *s)
     /* A set has no order of its own; what is stored must not depend on how it lies in memory. */
     if (s->nosort && t == TYPE_SET && s->dest) {
         s->nosort = false;
+        s->by = NULL;
         s->alpha = true;
     }
     uint64_t from = 0, to = length_of(at.e);
