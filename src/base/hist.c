@@ -4,10 +4,18 @@
 
 void hist_merge(struct hist *into, const struct hist *from)
 {
-    into->count += from->count;
-    into->sum += from->sum;
-    if (from->max > into->max) into->max = from->max;
-    for (unsigned i = 0; i < HIST_BUCKETS; i++) into->bucket[i] += from->bucket[i];
+    uint64_t max = __atomic_load_n(&from->max, __ATOMIC_RELAXED);
+    into->count += __atomic_load_n(&from->count, __ATOMIC_RELAXED);
+    into->sum += __atomic_load_n(&from->sum, __ATOMIC_RELAXED);
+    if (max > into->max) into->max = max;
+    for (unsigned i = 0; i < HIST_BUCKETS; i++) into->bucket[i] += __atomic_load_n(&from->bucket[i], __ATOMIC_RELAXED);
+}
+
+void hist_subtract(struct hist *from, const struct hist *earlier)
+{
+    from->count -= earlier->count;
+    from->sum -= earlier->sum;
+    for (unsigned i = 0; i < HIST_BUCKETS; i++) from->bucket[i] -= earlier->bucket[i];
 }
 
 uint64_t hist_value(unsigned index)

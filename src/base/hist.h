@@ -1,5 +1,5 @@
 /* A log-linear histogram of durations: 16 steps per power of two, so a value is known within 6.25 %.
- * One writer; readers may merge a copy. */
+ * One writer; any thread may merge it into a histogram of its own meanwhile (counters are relaxed atomics). */
 #pragma once
 #include <stdint.h>
 
@@ -22,12 +22,14 @@ static inline unsigned hist_index(uint64_t v)
 
 static inline void hist_add(struct hist *h, uint64_t v)
 {
-    h->count++;
-    h->sum += v;
-    if (v > h->max) h->max = v;
-    h->bucket[hist_index(v)]++;
+    unsigned i = hist_index(v);
+    __atomic_store_n(&h->count, h->count + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&h->sum, h->sum + v, __ATOMIC_RELAXED);
+    if (v > h->max) __atomic_store_n(&h->max, v, __ATOMIC_RELAXED);
+    __atomic_store_n(&h->bucket[i], h->bucket[i] + 1, __ATOMIC_RELAXED);
 }
 
 void hist_merge(struct hist *into, const struct hist *from);
+void hist_subtract(struct hist *from, const struct hist *earlier); /* what came since `earlier`, a copy of the same; max stays */
 uint64_t hist_value(unsigned index);                      /* largest value of a bucket */
 uint64_t hist_quantile(const struct hist *h, double q);   /* 0 when empty */

@@ -86,7 +86,7 @@ bool exec_may_block(const struct exec *x) { return !x->in_multi; }
 void exec_block(struct exec *x, int64_t timeout_ms, uint32_t first, uint32_t count, uint32_t step)
 {
     CHECK(exec_may_block(x));
-    CHECK(count > 0 && step > 0 && first + (uint64_t)(count - 1) * step < x->argc);
+    CHECK(count == 0 || (step > 0 && first + (uint64_t)(count - 1) * step < x->argc));
     x->block.wanted = true;
     x->block.timeout_ms = timeout_ms;
     x->block.first = first;

@@ -84,7 +84,7 @@ enum notify_class {
 void exec_notify(struct exec *x, unsigned event_class, const char *event, struct slice key);
 void exec_notify_in(struct exec *x, unsigned event_class, const char *event, struct slice key, uint16_t db); /* another database */
 
-/* ---- blocking: nothing was there; wait for any of the keys argv[first + i * step], i < count. In MULTI the caller answers nil instead
+/* ---- blocking: nothing was there; wait for any of the keys argv[first + i * step], i < count (0: for time alone). In MULTI the caller answers nil instead
  * (exec_may_block tells). When a key becomes ready the command function runs again with x->retry set. */
 bool exec_may_block(const struct exec *x);
 void exec_block(struct exec *x, int64_t timeout_ms, uint32_t first, uint32_t count, uint32_t step);

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "server/pause.h"
+#include "server/sampler.h"
 #include "server/subscribe.h"
 
 enum {
@@ -164,7 +165,7 @@ static void upkeep(struct front *f)
         task_enter(&f->worker, s);
         if (expire) f->more_upkeep |= store_expire_step(s->store, UPKEEP_US, clock_mono_us);
         f->more_upkeep |= store_grow_step(s->store, GROW_BUCKETS);
-        engine_publish(s);
+        engine_publish_numbers(s);
         engine_release(&f->worker, s);
     }
 }
@@ -200,10 +201,7 @@ static void cron(struct front *f)
     upkeep(f);
     check_conns(f);
     check_pause(f);
-    if (f->worker.id == 0) {
-        uint64_t used = server_used_bytes(f->server);
-        if (used > atomic_load(&f->server->peak_bytes)) atomic_store(&f->server->peak_bytes, used);
-    }
+    if (f->worker.id == 0) sampler_tick(f->server, now);
 }
 
 /* ---- the loop's events */
@@ -285,9 +283,10 @@ static void *run(void *arg)
     struct front *f = arg;
     char error[128];
     static const enum loop_backend backends[] = {LOOP_AUTO, LOOP_EPOLL, LOOP_URING};
-    f->loop = loop_new(backends[CONFIG_NUM(f->server->config, io_backend)], f->worker.wake_fd, &handler, f, error);
-    f->start_failed = !f->loop;
-    if (!f->loop) {
+    struct loop *loop = loop_new(backends[CONFIG_NUM(f->server->config, io_backend)], f->worker.wake_fd, &handler, f, error);
+    __atomic_store_n(&f->loop, loop, __ATOMIC_RELEASE); /* the sampler of a front that runs already looks at it */
+    f->start_failed = !loop;
+    if (!loop) {
         slog(&f->server->log, SLOG_WARNING, "no event loop", "error=%s", error);
         sem_post(f->started);
         return NULL;

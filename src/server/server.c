@@ -17,9 +17,11 @@
 #include "server/front.h"
 #include "server/listen.h"
 #include "server/notify.h"
+#include "server/sampler.h"
 #include "server/slowlog.h"
 #include "server/stats.h"
 #include "server/subscribe.h"
+#include "server/totals.h"
 #include "store/evict.h"
 
 struct command_table *server_commands(void)
@@ -103,8 +105,10 @@ static void build(struct server *s, unsigned workers, uint64_t seed)
     s->engine = engine_new(workers, seed, s->commands);
     s->pubsub = subscribe_registry_new(workers);
     s->slowlog = slowlog_new();
+    s->totals = totals_new(command_count(s->commands));
     s->fronts = mem_zalloc(workers * sizeof *s->fronts);
     for (unsigned i = 0; i < workers; i++) s->fronts[i] = front_new(s);
+    s->sampler = sampler_new(s);
     make_run_id(s);
     s->started_ms = clock_unix_ms();
     atomic_store(&s->active_expire, true);
@@ -119,6 +123,8 @@ static void tear_down(struct server *s)
 {
     for (uint32_t i = 0; i < s->engine->n_workers; i++) front_free(s->fronts[i]);
     mem_free(s->fronts);
+    sampler_free(s->sampler);
+    totals_free(s->totals);
     slowlog_free(s->slowlog);
     subscribe_registry_free(s->pubsub);
     engine_free(s->engine);

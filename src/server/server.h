@@ -10,6 +10,8 @@
 #include "shard/engine.h"
 
 struct front;
+struct sampler;
+struct totals_base;
 struct pubsub;
 struct slowlog;
 
@@ -21,6 +23,8 @@ struct server {
     struct front **fronts; /* [engine->n_workers] */
     struct pubsub *pubsub;
     struct slowlog *slowlog;
+    struct sampler *sampler;
+    struct totals_base *totals;
     const char *io_backend;
     char run_id[41];
     int64_t started_ms;
@@ -32,7 +36,7 @@ struct server {
     atomic_bool pause_writes_only;
     atomic_bool active_expire;      /* DEBUG SET-ACTIVE-EXPIRE */
     atomic_bool stopping;
-    _Atomic uint64_t peak_bytes;    /* highest server_used_bytes seen */
+    _Atomic uint64_t peak_bytes;    /* highest used memory seen: server/sampler.h */
 };
 
 /* Runs until SIGTERM, SIGINT or SHUTDOWN. Gives the exit code; errors are logged. */

@@ -166,6 +166,25 @@ void engine_release(struct worker *w, struct shard *s)
 
 void engine_publish(struct shard *s) { atomic_store_explicit(&s->bytes, store_bytes(s->store), memory_order_relaxed); }
 
+static void publish(uint64_t *to, uint64_t n) { __atomic_store_n(to, n, __ATOMIC_RELAXED); }
+
+void engine_publish_numbers(struct shard *s)
+{
+    const struct store *from = s->store;
+    struct shard_numbers *n = &s->numbers;
+    engine_publish(s);
+    for (uint16_t db = 0; db < STORE_DBS; db++) {
+        publish(&n->keys[db], store_keys(from, db));
+        publish(&n->expiring[db], store_expiring(from, db));
+    }
+    publish(&n->heap_bytes, store_heap_bytes(from));
+    publish(&n->store.hits, from->stats.hits);
+    publish(&n->store.misses, from->stats.misses);
+    publish(&n->store.expired, from->stats.expired);
+    publish(&n->store.evicted, from->stats.evicted);
+    publish(&n->store.changes, from->stats.changes);
+}
+
 void engine_post(struct worker *w, struct shard *s, struct mail *m)
 {
     atomic_fetch_add_explicit(&s->depth, 1, memory_order_relaxed);

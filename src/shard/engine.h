@@ -45,12 +45,19 @@ struct shard_stats { /* written by the token's holder, read by anyone: relaxed *
     uint64_t ops, local, foreign;
 };
 
+struct shard_numbers { /* as of the last engine_publish_numbers; written by the token's holder, read by anyone: relaxed */
+    uint64_t keys[STORE_DBS], expiring[STORE_DBS];
+    uint64_t heap_bytes; /* of the live bytes: those in the process heap */
+    struct store_stats store;
+};
+
 struct shard {
     _Alignas(64) atomic_uint token; /* 1: held */
     uint16_t id, home;              /* home: the worker that does its background work and gets the token from tired helpers */
     struct store *store;
     struct mail *backlog;           /* the token's holder's: the rest of a drain that was cut short */
     struct shard_stats stats;
+    struct shard_numbers numbers;
     _Atomic uint64_t bytes;         /* live bytes of the store as of the last engine_publish */
     _Alignas(64) mailbox inbox;
     atomic_uint depth;              /* messages posted and not yet run */
@@ -122,6 +129,7 @@ static inline bool engine_try(struct shard *s)
 }
 void engine_release(struct worker *w, struct shard *s);
 void engine_publish(struct shard *s); /* under the token: makes its byte count visible to all */
+void engine_publish_numbers(struct shard *s); /* under the token: and all its other numbers */
 void engine_post(struct worker *w, struct shard *s, struct mail *m); /* takes m */
 
 /* ---- workers */

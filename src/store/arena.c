@@ -53,6 +53,7 @@ struct arena {
     struct span *room[CLASSES]; /* by class: spans that may have room */
     size_t live_bytes;
     size_t large_bytes;   /* occupied by large blocks, headers and discarded pages included */
+    size_t heap_bytes;    /* of these, what is in the process heap */
     struct large larges;  /* ring head */
     char *fresh;          /* next span of the newest chunk that was never used, fresh_end: none */
     char *fresh_end;
@@ -215,6 +216,7 @@ static void large_link(struct arena *a, struct large *l)
     l->next->prev = l->prev->next = l;
     a->live_bytes += l->bytes - l->away;
     a->large_bytes += l->bytes;
+    if (!large_is_mapped(l->bytes)) a->heap_bytes += l->bytes;
 }
 
 static void large_unlink(struct arena *a, struct large *l)
@@ -223,6 +225,7 @@ static void large_unlink(struct arena *a, struct large *l)
     l->prev->next = l->next;
     a->live_bytes -= l->bytes - l->away;
     a->large_bytes -= l->bytes;
+    if (!large_is_mapped(l->bytes)) a->heap_bytes -= l->bytes;
 }
 
 static void *large_alloc(struct arena *a, size_t bytes, bool zeroed)
@@ -349,6 +352,8 @@ size_t arena_round(size_t bytes)
 
 size_t arena_live_bytes(const struct arena *a) { return a->live_bytes; }
 
+size_t arena_heap_bytes(const struct arena *a) { return a->heap_bytes; }
+
 size_t arena_mapped_bytes(const struct arena *a) { return a->n_chunks * CHUNK_BYTES + a->large_bytes; }
 
 void arena_trim(struct arena *a)
@@ -379,7 +384,7 @@ static size_t span_check(const struct span *s)
 
 void arena_check(const struct arena *a)
 {
-    size_t live = 0, large = 0;
+    size_t live = 0, large = 0, heap = 0;
     for (size_t i = 0; i < a->n_chunks; i++)
         for (const char *p = a->chunks[i]; p < (const char *)a->chunks[i] + CHUNK_BYTES && p != a->fresh; p += SPAN_BYTES)
             live += span_check((const struct span *)p);
@@ -387,9 +392,10 @@ void arena_check(const struct arena *a)
         CHECK(l->next->prev == l && l->away < l->bytes);
         live += l->bytes - l->away;
         large += l->bytes;
+        if (!large_is_mapped(l->bytes)) heap += l->bytes;
     }
     for (size_t class = 1; class < CLASSES; class++)
         for (const struct span *s = a->room[class]; s; s = s->next)
             CHECK(s->listed && s->block_bytes == class * CLASS_STEP);
-    CHECK(live == a->live_bytes && large == a->large_bytes);
+    CHECK(live == a->live_bytes && large == a->large_bytes && heap == a->heap_bytes);
 }

@@ -156,6 +156,14 @@ size_t store_bytes(const struct store *s)
     return bytes;
 }
 
+size_t store_heap_bytes(const struct store *s)
+{
+    size_t bytes = 0;
+    for (unsigned i = 0; i < STORE_DBS; i++)
+        if (s->dbs[i]) bytes += arena_heap_bytes(s->dbs[i]->arena);
+    return bytes;
+}
+
 static size_t body_bytes(const struct entry *e)
 {
     switch (entry_type(e)) {

@@ -86,6 +86,7 @@ int64_t store_apply(struct store *s, const struct op *op, struct place *at);
 uint64_t store_keys(const struct store *s, uint16_t db);
 uint64_t store_expiring(const struct store *s, uint16_t db);
 size_t store_bytes(const struct store *s); /* live bytes of all databases */
+size_t store_heap_bytes(const struct store *s); /* of these, those in the process heap */
 size_t store_entry_bytes(const struct store *s, const struct entry *e); /* entry and body: MEMORY USAGE */
 
 /* Deletes expired keys for at most budget_us; true if many were found, so that another round pays. clock_us is read between steps. */

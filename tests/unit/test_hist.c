@@ -59,12 +59,28 @@ static void an_empty_histogram_answers_zero_and_merging_adds(void **state)
     free(b);
 }
 
+static void subtracting_an_earlier_copy_leaves_what_came_since(void **state)
+{
+    struct hist *h = calloc(1, sizeof *h), *earlier = calloc(1, sizeof *earlier);
+    hist_add(h, 5);
+    hist_add(h, 100000);
+    hist_merge(earlier, h);
+    hist_add(h, 7);
+    hist_subtract(h, earlier);
+    assert_int_equal(h->count, 1);
+    assert_int_equal(h->sum, 7);
+    assert_int_equal(hist_quantile(h, 0.5), 7);
+    free(h);
+    free(earlier);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(buckets_tile_the_values),
         cmocka_unit_test(quantiles_are_within_one_step_of_the_truth),
         cmocka_unit_test(an_empty_histogram_answers_zero_and_merging_adds),
+        cmocka_unit_test(subtracting_an_earlier_copy_leaves_what_came_since),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
