@@ -148,20 +148,26 @@ static void zincrby(struct exec *x)
 
 /* ---- removing */
 
+static bool has_any(const struct entry *e, const struct slice *members, uint32_t n)
+{
+    double score;
+    for (uint32_t i = 0; i < n; i++)
+        if (zset_score(e, members[i], &score)) return true;
+    return false;
+}
+
 static void zrem(struct exec *x)
 {
     struct place at;
+    struct op op = {.kind = OP_ZSET_REM, .items = x->argv + 2, .n_items = x->argc - 2};
     if (!exec_find_type(x, x->argv[1], TYPE_ZSET, &at)) return;
-    struct zpicks gone;
-    zpicks_init(&gone, rng_u64(x->rng));
-    for (uint32_t i = 2; at.e && i < x->argc; i++) {
-        double score;
-        bool is_new;
-        if (zset_score(at.e, x->argv[i], &score)) *zpicks_put_score(&gone, x->argv[i], false, &is_new) = score;
+    if (!at.e || !has_any(at.e, op.items, op.n_items)) {
+        reply_int(&x->out, 0);
+        return;
     }
-    zpicks_remove(x, &at, &gone, "zrem");
-    reply_int(&x->out, gone.found.n);
-    zpicks_fini(&gone);
+    reply_int(&x->out, exec_apply(x, &op, &at));
+    exec_notify(x, NOTIFY_ZSET, "zrem", at.key);
+    if (!at.e) exec_notify(x, NOTIFY_GENERIC, "del", at.key);
 }
 
 static void remove_range(struct exec *x, enum zspan_by by, const char *event)

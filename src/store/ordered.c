@@ -157,6 +157,12 @@ static unsigned pairs_below(const double *score, struct entry *const *item, unsi
     return low + members_below(item + low, ties, b->member, b->after);
 }
 
+/* Fetches the lines that hold a node's scores all at once: a binary search would wait for one after the other. */
+static void prefetch_scores(const void *node)
+{
+    for (size_t line = 0; line <= offsetof(struct leaf, item); line += 64) __builtin_prefetch((const char *)node + line);
+}
+
 /* The child in which the bound lies: the last one whose first pair stands before it. */
 static unsigned inner_search(const struct inner *in, const struct ordered_bound *b)
 {
@@ -177,6 +183,7 @@ static struct leaf *descend(const struct ordered *o, const struct ordered_bound 
         p->node[level] = in;
         p->at[level] = inner_search(in, b);
         node = in->kid[p->at[level]];
+        prefetch_scores(node);
     }
     return node;
 }
@@ -189,8 +196,9 @@ uint64_t ordered_rank(const struct ordered *o, const struct ordered_bound *b)
     for (unsigned level = 0; level < o->height; level++) {
         const struct inner *in = node;
         unsigned at = inner_search(in, b);
-        for (unsigned i = 0; i < at; i++) rank += in->count[i];
         node = in->kid[at];
+        prefetch_scores(node);
+        for (unsigned i = 0; i < at; i++) rank += in->count[i];
     }
     const struct leaf *l = node;
     return rank + pairs_below(l->score, l->item, l->n, b);
@@ -354,27 +362,31 @@ static void root_shrink(struct ordered *o)
     }
 }
 
-void ordered_remove(struct ordered *o, double score, const struct entry *e)
+/* The leaf that holds the pair, the way to it, and its place there. */
+static struct leaf *find_pair(const struct ordered *o, double score, const struct entry *e, struct path *p, unsigned *at)
 {
-    struct ordered_bound b = behind_pair(score, e);
-    struct path p;
     CHECK(o->count > 0);
-    struct leaf *l = descend(o, &b, &p);
-    unsigned at = pairs_below(l->score, l->item, l->n, &b);
-    CHECK(at > 0 && l->item[at - 1] == e);
-    leaf_cut(l, at - 1);
-    o->count--;
+    struct ordered_bound b = behind_pair(score, e);
+    struct leaf *l = descend(o, &b, p);
+    unsigned behind = pairs_below(l->score, l->item, l->n, &b);
+    CHECK(behind > 0 && l->item[behind - 1] == e);
+    *at = behind - 1;
+    return l;
+}
 
+static void remove_pair(struct ordered *o, struct leaf *l, unsigned at, const struct path *p)
+{
+    leaf_cut(l, at);
+    o->count--;
     double first_score = l->score[0];
     struct entry *first = l->item[0];
     bool shrunk = true; /* the child on the path has fewer pairs or children than before */
     for (unsigned level = o->height; level-- > 0;) {
-        struct inner *in = p.node[level];
-        unsigned i = p.at[level];
+        struct inner *in = p->node[level];
+        unsigned i = p->at[level], n = in->n;
         in->count[i]--;
         in->score[i] = first_score;
         in->item[i] = first;
-        unsigned n = in->n;
         if (shrunk) kid_shrunk(o, in, i, level == o->height - 1);
         shrunk = in->n < n;
         first_score = in->score[0];
@@ -383,19 +395,25 @@ void ordered_remove(struct ordered *o, double score, const struct entry *e)
     root_shrink(o);
 }
 
+void ordered_remove(struct ordered *o, double score, const struct entry *e)
+{
+    struct path p;
+    unsigned at;
+    struct leaf *l = find_pair(o, score, e, &p, &at);
+    remove_pair(o, l, at, &p);
+}
+
 void ordered_rescore(struct ordered *o, double from, double to, struct entry *e)
 {
-    struct ordered_bound b = behind_pair(from, e);
     struct path p;
-    struct leaf *l = descend(o, &b, &p);
-    unsigned at = pairs_below(l->score, l->item, l->n, &b);
-    CHECK(at > 0 && l->item[at - 1] == e);
+    unsigned at;
+    struct leaf *l = find_pair(o, from, e, &p, &at);
     /* Strictly between its neighbours in the leaf: no other pair and no parent notices. */
-    if (at > 1 && at < l->n && l->score[at - 2] < to && to < l->score[at]) {
-        l->score[at - 1] = to;
+    if (at > 0 && at + 1 < l->n && l->score[at - 1] < to && to < l->score[at + 1]) {
+        l->score[at] = to;
         return;
     }
-    ordered_remove(o, from, e);
+    remove_pair(o, l, at, &p);
     ordered_insert(o, to, e);
 }
 
