@@ -101,6 +101,40 @@ static void keys_are_found_as_the_row_says(void **state)
     command_table_free(t);
 }
 
+static bool is_lower_name(const char *name)
+{
+    for (const char *c = name; *c; c++)
+        if (!((*c >= 'a' && *c <= 'z') || *c == '_')) return false;
+    return *name != 0;
+}
+
+static void check_row(const struct command *c)
+{
+    bool movable = c->flags & CMD_MOVABLE_KEYS;
+    if (!c->name || !is_lower_name(c->name)) fail_msg("a bad name: %s", c->name ? c->name : "none");
+    if (!c->fn || c->arity == 0) fail_msg("%s has no function or arity", c->name);
+    if (!c->group || !c->since || !c->summary || !c->args) fail_msg("%s does not tell about itself", c->name);
+    if (c->class != CLASS_LOCAL && !(c->flags & (CMD_WRITE | CMD_READONLY))) fail_msg("%s neither reads nor writes", c->name);
+    if ((c->flags & CMD_WRITE) && (c->flags & CMD_READONLY)) fail_msg("%s reads only and writes", c->name);
+    if (movable != (c->keys != NULL)) fail_msg("%s: movable keys and their function go together", c->name);
+    if (c->class == CLASS_KEYED && !movable && (c->first_key < 1 || c->key_step < 1)) fail_msg("%s has no keys", c->name);
+}
+
+/* docs/COMMANDS.md and COMMAND DOCS are made from the rows. */
+static void every_row_tells_about_itself(void **state)
+{
+    const struct command_family *const all[] = {&strings_family, &keys_family,    &expiry_family, &lists_family,   &hashes_family,
+                                                &sets_family,    &zsets_family,   &zranges_family, &zpops_family,  &zstores_family,
+                                                &bits_family,    &hll_family,     &sort_family,    &restore_family};
+    enum { N = sizeof all / sizeof all[0] };
+    struct command_family joined[N];
+    for (size_t i = 0; i < N; i++) joined[i] = *all[i];
+    struct command_table *t = command_table_new(joined, N);
+    for (size_t i = 0; i < command_count(t); i++) check_row(command_at(t, i));
+    assert_true(command_count(t) > 100);
+    command_table_free(t);
+}
+
 static void bad_arguments_get_the_known_texts(void **state)
 {
     struct harness *h = harness_new(1, &family, NULL);
@@ -155,6 +189,7 @@ int main(void)
         cmocka_unit_test(names_are_found_in_any_case_and_only_whole),
         cmocka_unit_test(hundreds_of_names_have_a_slot_each),
         cmocka_unit_test(keys_are_found_as_the_row_says),
+        cmocka_unit_test(every_row_tells_about_itself),
         cmocka_unit_test(bad_arguments_get_the_known_texts),
         cmocka_unit_test(timeouts_are_seconds_rounded_up_to_milliseconds),
         cmocka_unit_test(cursors_lead_through_all_shards_and_back_to_zero),
