@@ -106,6 +106,7 @@ static void build(struct server *s, unsigned workers, uint64_t seed)
     s->pubsub = subscribe_registry_new(workers);
     s->slowlog = slowlog_new();
     s->totals = totals_new(command_count(s->commands));
+    s->errors = stats_errors_new();
     s->fronts = mem_zalloc(workers * sizeof *s->fronts);
     for (unsigned i = 0; i < workers; i++) s->fronts[i] = front_new(s);
     s->sampler = sampler_new(s);
@@ -126,6 +127,7 @@ static void tear_down(struct server *s)
     sampler_free(s->sampler);
     totals_free(s->totals);
     slowlog_free(s->slowlog);
+    stats_errors_free(s->errors);
     subscribe_registry_free(s->pubsub);
     engine_free(s->engine);
     command_table_free(s->commands);

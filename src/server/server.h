@@ -14,6 +14,7 @@ struct sampler;
 struct totals_base;
 struct pubsub;
 struct slowlog;
+struct error_counts;
 
 struct server {
     struct config *config;
@@ -25,6 +26,7 @@ struct server {
     struct slowlog *slowlog;
     struct sampler *sampler;
     struct totals_base *totals;
+    struct error_counts *errors; /* server/stats.h */
     const char *io_backend;
     char run_id[41];
     int64_t started_ms;
