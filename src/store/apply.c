@@ -34,14 +34,14 @@ static bool expires(const struct entry *e) { return e->flags & ENTRY_EXPIRES; }
 
 static void repoint(struct table *t, uint64_t hash, const struct entry *old, struct entry *now)
 {
-    struct entry **slot = table_find_entry(t, hash, old);
+    struct table_slot *slot = table_find_entry(t, hash, old);
     CHECK(slot);
-    *slot = now;
+    table_repoint(slot, now);
 }
 
 static void forget(struct table *t, uint64_t hash, const struct entry *e)
 {
-    struct entry **slot = table_find_entry(t, hash, e);
+    struct table_slot *slot = table_find_entry(t, hash, e);
     CHECK(slot);
     table_remove(t, hash, slot);
 }
@@ -395,8 +395,8 @@ static void find_entry(struct change *c, const struct place *at)
     if (is_trusted(c->store, at)) {
         c->e = at->e;
     } else if (c->db) {
-        struct entry **slot = table_find(&c->db->keys, c->hash, c->op->key);
-        c->e = slot ? *slot : NULL;
+        struct table_slot *slot = table_find(&c->db->keys, c->hash, c->op->key);
+        c->e = slot ? table_entry(slot) : NULL;
     }
 }
 

@@ -52,7 +52,7 @@ _Static_assert(sizeof(struct large) <= LARGE_HEADER, "a large block must stay 64
 struct arena {
     struct span *room[CLASSES]; /* by class: spans that may have room */
     size_t live_bytes;
-    size_t large_bytes;   /* occupied by large blocks, headers and discarded pages included */
+    size_t large_bytes;   /* occupied by large blocks, headers included, less what is away */
     size_t heap_bytes;    /* of these, what is in the process heap */
     struct large larges;  /* ring head */
     char *fresh;          /* next span of the newest chunk that was never used, fresh_end: none */
@@ -215,7 +215,7 @@ static void large_link(struct arena *a, struct large *l)
     l->prev = &a->larges;
     l->next->prev = l->prev->next = l;
     a->live_bytes += l->bytes - l->away;
-    a->large_bytes += l->bytes;
+    a->large_bytes += l->bytes - l->away;
     if (!large_is_mapped(l->bytes)) a->heap_bytes += l->bytes;
 }
 
@@ -224,7 +224,7 @@ static void large_unlink(struct arena *a, struct large *l)
     l->next->prev = l->prev;
     l->prev->next = l->next;
     a->live_bytes -= l->bytes - l->away;
-    a->large_bytes -= l->bytes;
+    a->large_bytes -= l->bytes - l->away;
     if (!large_is_mapped(l->bytes)) a->heap_bytes -= l->bytes;
 }
 
@@ -323,8 +323,8 @@ void *arena_resize(struct arena *a, void *p, size_t old_bytes, size_t new_bytes)
 static void large_set_away(struct arena *a, struct large *l, size_t away)
 {
     CHECK(away < l->bytes);
-    a->live_bytes += l->away;
-    a->live_bytes -= away;
+    a->live_bytes += l->away - away;
+    a->large_bytes += l->away - away;
     l->away = away;
 }
 
@@ -391,7 +391,7 @@ void arena_check(const struct arena *a)
     for (const struct large *l = a->larges.next; l != &a->larges; l = l->next) {
         CHECK(l->next->prev == l && l->away < l->bytes);
         live += l->bytes - l->away;
-        large += l->bytes;
+        large += l->bytes - l->away;
         if (!large_is_mapped(l->bytes)) heap += l->bytes;
     }
     for (size_t class = 1; class < CLASSES; class++)

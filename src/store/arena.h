@@ -35,6 +35,6 @@ void arena_set_away(struct arena *a, void *p, size_t block_bytes, size_t bytes);
 size_t arena_round(size_t bytes);               /* what a block of that size really occupies */
 size_t arena_live_bytes(const struct arena *a);   /* sum of arena_round over all live blocks, less what is away */
 size_t arena_heap_bytes(const struct arena *a);   /* of the live bytes, those in the process heap; the others are mapped */
-size_t arena_mapped_bytes(const struct arena *a); /* address space held, live or free */
+size_t arena_mapped_bytes(const struct arena *a); /* memory held, live or free; not what is away */
 void arena_trim(struct arena *a);                 /* gives empty spans back to the kernel */
 void arena_check(const struct arena *a);          /* for tests: walks all spans and counts again */

@@ -44,40 +44,40 @@ size_t members_bytes(const struct members *m)
 
 struct entry *members_find(const struct members *m, struct slice member)
 {
-    struct entry **slot = table_find(table_of(m), table_hash(&m->table, member), member);
-    return slot ? *slot : NULL;
+    struct table_slot *slot = table_find(table_of(m), table_hash(&m->table, member), member);
+    return slot ? table_entry(slot) : NULL;
 }
 
 /* The entry in the slot gets a value of another length; its block may move, the slot follows. */
-static void replace_value(struct members *m, struct entry **slot, struct slice value)
+static void replace_value(struct members *m, struct table_slot *slot, struct slice value)
 {
-    m->entry_bytes -= occupied(*slot);
-    *slot = entry_resize_value(m->table.arena, *slot, value.n);
-    m->entry_bytes += occupied(*slot);
+    m->entry_bytes -= occupied(table_entry(slot));
+    table_repoint(slot, entry_resize_value(m->table.arena, table_entry(slot), value.n));
+    m->entry_bytes += occupied(table_entry(slot));
 }
 
 struct entry *members_put(struct members *m, struct slice member, struct slice value, bool *added)
 {
     uint64_t hash = table_hash(&m->table, member);
-    struct entry **slot = table_find(&m->table, hash, member);
+    struct table_slot *slot = table_find(&m->table, hash, member);
     *added = !slot;
     if (!slot) {
         struct entry *e = entry_new(m->table.arena, TYPE_STRING, ENC_BYTES, member, value.n, 0);
         m->entry_bytes += occupied(e);
         slot = table_insert(&m->table, hash, e);
-    } else if (entry_value_len(*slot) != value.n) {
+    } else if (entry_value_len(table_entry(slot)) != value.n) {
         replace_value(m, slot, value);
     }
-    write_value(*slot, value);
-    return *slot;
+    write_value(table_entry(slot), value);
+    return table_entry(slot);
 }
 
 bool members_del(struct members *m, struct slice member)
 {
     uint64_t hash = table_hash(&m->table, member);
-    struct entry **slot = table_find(&m->table, hash, member);
+    struct table_slot *slot = table_find(&m->table, hash, member);
     if (!slot) return false;
-    struct entry *e = *slot;
+    struct entry *e = table_entry(slot);
     table_remove(&m->table, hash, slot);
     m->entry_bytes -= occupied(e);
     entry_release(m->table.arena, e);

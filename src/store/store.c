@@ -51,10 +51,11 @@ void store_peek(struct store *s, uint16_t db, uint64_t hash, struct slice key, s
 {
     *at = (struct place){s, s->dbs[db], db, hash, key, NULL};
     if (unlikely(!at->db)) return;
-    struct entry **slot = table_find(&at->db->keys, hash, key);
+    struct table_slot *slot = table_find(&at->db->keys, hash, key);
     if (!slot) return;
-    if (!is_expired(s, *slot)) at->e = *slot;
-    else if (!s->lazy_expire_paused) expire(s, db, key, hash, *slot);
+    struct entry *e = table_entry(slot);
+    if (!is_expired(s, e)) at->e = e;
+    else if (!s->lazy_expire_paused) expire(s, db, key, hash, e);
 }
 
 void store_find(struct store *s, uint16_t db, uint64_t hash, struct slice key, struct place *at)

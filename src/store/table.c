@@ -1,5 +1,6 @@
-/* The load: a table grows when its buckets hold GROW_LOAD_TENTHS / 10 entries on average, by 28 %; so it is
- * between about 65 % and 85 % full. At 85 % a bucket is full often (a third of the time), yet a hit reads 1.1 buckets on average.
+/* The load: a table grows when its buckets hold 5.9 of 7 entries on average, a large one by an eighth, a small one by a quarter (its entries must be
+ * read to be moved); so it is between 75 % (67 %) and 84 % full. A bucket is full often then, yet a hit reads 1.1 to 1.25 buckets, neighbours in memory.
+ * Fuller, the runs of full buckets become long, and so do misses and moves.
  *
  * Moving, an example with an old array of 8 buckets and steps of 2: homes 0..3 are moved, frontier is 2^31.
  *
@@ -30,6 +31,9 @@ enum {
     OVERFLOW_MAX = 255,
     PIECE_BUCKETS = 4096,    /* the old array goes back to the kernel in pieces of that many (256 KiB) */
     RANDOM_TRIES = 64,
+    WORD_HASHES = 1 << 19,    /* how many values the hash bits in a slot have */
+    RECALL_BUCKETS = 1 << 15, /* from here on the hashes of four buckets are different in these bits: they need not be computed again */
+    RECALL_DISTANCE = 32,     /* how far to look back for the home */
 };
 
 #define HASH_END (UINT64_C(1) << 32)
@@ -73,9 +77,13 @@ static inline struct table_array *array_of(struct table *t, uint64_t hash)
 
 static inline uint64_t entry_hash(const struct table *t, const struct entry *e) { return keyhash(entry_key(e), t->seed); }
 
-static struct entry **array_insert(struct table_array *a, uint64_t hash, struct entry *e)
+/* The hash's part of a slot's word, and back. */
+static inline uint64_t word_bits(uint64_t hash) { return hash >> 35 << 48 | (hash >> 32 & 7); }
+static inline uint64_t word_hash(uint64_t word) { return word >> 48 << 3 | (word & 7); }
+
+static struct table_slot *array_insert(struct table_array *a, uint64_t hash_hi, uint8_t tag, uint64_t word)
 {
-    uint64_t at = home_of(hash, a->count);
+    uint64_t at = home_of(hash_hi << 32, a->count);
     struct table_bucket *b = &a->buckets[at];
     unsigned room = slots_with(b, 0);
     for (uint64_t passed = 0; unlikely(!room); passed++) {
@@ -86,16 +94,42 @@ static struct entry **array_insert(struct table_array *a, uint64_t hash, struct 
         room = slots_with(b, 0);
     }
     unsigned i = (unsigned)__builtin_ctz(room);
-    b->tag[i] = tag_of(hash);
-    b->slot[i] = e;
+    b->tag[i] = tag;
+    b->slot[i].word = word;
     return &b->slot[i];
+}
+
+/* hash_hi from what the array itself knows. The entry in bucket `at` has its home there, or in one of the buckets right before it that passed
+ * entries on; if all their hashes lie within 2^19, the slot's bits of hash_hi tell which it is. False: only the key can tell. */
+static bool recall_hash(const struct table_array *a, uint64_t at, uint64_t word, uint64_t *hash_hi)
+{
+    if (a->count < RECALL_BUCKETS) return false;
+    uint64_t first = at;
+    while (a->buckets[first ? first - 1 : a->count - 1].tag[OVERFLOW]) {
+        if (first == 0 || at - first == RECALL_DISTANCE) return false;
+        first--;
+    }
+    uint64_t from = first_hash_of(first, a->count), end = first_hash_of(at + 1, a->count);
+    if (end - from > WORD_HASHES) return false;
+    *hash_hi = from + ((word_hash(word) - from) & (WORD_HASHES - 1));
+    CHECK(*hash_hi < end);
+    return true;
+}
+
+/* hash_hi of the entry in slot i of bucket `at`. */
+static inline uint64_t slot_hash(const struct table *t, const struct table_array *a, uint64_t at, unsigned i)
+{
+    const struct table_slot *slot = &a->buckets[at].slot[i];
+    uint64_t hash_hi;
+    if (recall_hash(a, at, slot->word, &hash_hi)) return hash_hi;
+    return entry_hash(t, table_entry(slot)) >> 32;
 }
 
 /* Empties slot i of bucket `at`, which holds an entry with that home. */
 static void array_remove(struct table_array *a, uint64_t home, uint64_t at, unsigned i)
 {
     a->buckets[at].tag[i] = 0;
-    a->buckets[at].slot[i] = NULL;
+    a->buckets[at].slot[i].word = 0;
     for (uint64_t b = home; b != at; b = next_bucket(a, b)) {
         uint8_t *overflow = &a->buckets[b].tag[OVERFLOW];
         CHECK(*overflow > 0);
@@ -131,7 +165,11 @@ static uint64_t buckets_for(uint64_t entries)
     return count < MIN_BUCKETS ? MIN_BUCKETS : count;
 }
 
-static uint64_t grown(uint64_t count) { return count < SMALL_BUCKETS ? count * 2 : count + count / 4 + count / 32; }
+static uint64_t grown(uint64_t count)
+{
+    if (count < SMALL_BUCKETS) return count * 2;
+    return count + count / (count < RECALL_BUCKETS ? 4 : 8);
+}
 
 void table_init(struct table *t, struct arena *a, uint64_t seed, size_t expected)
 {
@@ -197,19 +235,20 @@ static void move_from(struct table *t, uint64_t at, uint64_t end)
     struct table_bucket *b = &t->old.buckets[at];
     for (unsigned used = used_slots(b); used; used &= used - 1) {
         unsigned i = (unsigned)__builtin_ctz(used);
-        struct entry *e = b->slot[i];
-        uint64_t hash = entry_hash(t, e), home = home_of(hash, t->old.count);
+        uint64_t hash_hi = slot_hash(t, &t->old, at, i), home = home_of(hash_hi << 32, t->old.count);
         if (home >= end) continue;
+        array_insert(&t->now, hash_hi, b->tag[i], b->slot[i].word);
         array_remove(&t->old, home, at, i);
-        array_insert(&t->now, hash, e);
     }
 }
 
+/* For a table too small to recall hashes: its entries will be read. */
 static void prefetch_entries(const struct table_array *a, uint64_t from, uint64_t end)
 {
+    if (a->count >= RECALL_BUCKETS) return;
     for (uint64_t at = from; at < end && at < a->count; at++)
         for (unsigned used = used_slots(&a->buckets[at]); used; used &= used - 1)
-            __builtin_prefetch(a->buckets[at].slot[__builtin_ctz(used)]);
+            __builtin_prefetch(table_entry(&a->buckets[at].slot[__builtin_ctz(used)]));
 }
 
 /* Moves all entries whose home is in [moved, end): they are in those buckets, or were passed on beyond them. */
@@ -265,16 +304,17 @@ static void give_room(struct table *t)
 
 /* --- the contract --- */
 
-struct entry **table_find(struct table *t, uint64_t hash, struct slice key)
+struct table_slot *table_find(struct table *t, uint64_t hash, struct slice key)
 {
     struct table_array *a = array_of(t, hash);
-    uint64_t at = home_of(hash, a->count);
+    uint64_t at = home_of(hash, a->count), bits = word_bits(hash);
     uint8_t tag = tag_of(hash);
     for (uint64_t n = a->count; n; n--) {
         struct table_bucket *b = &a->buckets[at];
         for (unsigned hits = slots_with(b, tag); hits; hits &= hits - 1) {
-            unsigned i = (unsigned)__builtin_ctz(hits);
-            if (likely(slice_eq(entry_key(b->slot[i]), key))) return &b->slot[i];
+            struct table_slot *slot = &b->slot[__builtin_ctz(hits)];
+            if (unlikely((slot->word ^ bits) & ~TABLE_ADDRESS_MASK)) continue;
+            if (likely(slice_eq(entry_key(table_entry(slot)), key))) return slot;
         }
         if (likely(b->tag[OVERFLOW] == 0)) return NULL;
         at = next_bucket(a, at);
@@ -282,16 +322,16 @@ struct entry **table_find(struct table *t, uint64_t hash, struct slice key)
     return NULL;
 }
 
-struct entry **table_find_entry(struct table *t, uint64_t hash, const struct entry *e)
+struct table_slot *table_find_entry(struct table *t, uint64_t hash, const struct entry *e)
 {
     struct table_array *a = array_of(t, hash);
-    uint64_t at = home_of(hash, a->count);
+    uint64_t at = home_of(hash, a->count), word = word_bits(hash) | (uintptr_t)e;
     uint8_t tag = tag_of(hash);
     for (uint64_t n = a->count; n; n--) {
         struct table_bucket *b = &a->buckets[at];
         for (unsigned hits = slots_with(b, tag); hits; hits &= hits - 1) {
-            unsigned i = (unsigned)__builtin_ctz(hits);
-            if (b->slot[i] == e) return &b->slot[i];
+            struct table_slot *slot = &b->slot[__builtin_ctz(hits)];
+            if (slot->word == word) return slot;
         }
         if (b->tag[OVERFLOW] == 0) return NULL;
         at = next_bucket(a, at);
@@ -299,18 +339,19 @@ struct entry **table_find_entry(struct table *t, uint64_t hash, const struct ent
     return NULL;
 }
 
-struct entry **table_insert(struct table *t, uint64_t hash, struct entry *e)
+struct table_slot *table_insert(struct table *t, uint64_t hash, struct entry *e)
 {
+    CHECK(((uintptr_t)e & ~TABLE_ADDRESS_MASK) == 0);
     make_room(t);
     t->entries++;
-    return array_insert(array_of(t, hash), hash, e);
+    return array_insert(array_of(t, hash), hash >> 32, tag_of(hash), word_bits(hash) | (uintptr_t)e);
 }
 
-void table_remove(struct table *t, uint64_t hash, struct entry **slot)
+void table_remove(struct table *t, uint64_t hash, struct table_slot *slot)
 {
     struct table_array *a = array_of(t, hash);
     struct table_bucket *b = (struct table_bucket *)((uintptr_t)slot & ~(uintptr_t)(sizeof *b - 1));
-    CHECK(b >= a->buckets && b < a->buckets + a->count && *slot);
+    CHECK(b >= a->buckets && b < a->buckets + a->count && slot->word);
     array_remove(a, home_of(hash, a->count), (uint64_t)(b - a->buckets), (unsigned)(slot - b->slot));
     t->entries--;
     give_room(t);
@@ -325,10 +366,10 @@ static size_t scan_home(struct table *t, const struct table_array *a, uint64_t h
     for (uint64_t n = a->count; n; n--) {
         const struct table_bucket *b = &a->buckets[at];
         for (unsigned used = used_slots(b); used; used &= used - 1) {
-            struct entry *e = b->slot[__builtin_ctz(used)];
-            uint64_t hi = entry_hash(t, e) >> 32;
-            if (hi < from || hi >= end) continue;
-            visit(ctx, e);
+            unsigned i = (unsigned)__builtin_ctz(used);
+            uint64_t hash_hi = slot_hash(t, a, at, i);
+            if (hash_hi < from || hash_hi >= end) continue;
+            visit(ctx, table_entry(&b->slot[i]));
             visited++;
         }
         if (b->tag[OVERFLOW] == 0) break;
@@ -357,7 +398,7 @@ static struct entry *first_from(const struct table_array *a, uint64_t at)
 {
     for (uint64_t n = a->count; n; n--) {
         unsigned used = used_slots(&a->buckets[at]);
-        if (used) return a->buckets[at].slot[__builtin_ctz(used)];
+        if (used) return table_entry(&a->buckets[at].slot[__builtin_ctz(used)]);
         at = next_bucket(a, at);
     }
     return NULL;
@@ -376,7 +417,7 @@ struct entry *table_random(struct table *t, uint64_t r)
         uint64_t at = rng_below(&rng, in_now + in_old);
         const struct table_bucket *b = at < in_now ? &t->now.buckets[at] : &t->old.buckets[t->moved + at - in_now];
         unsigned slot = (unsigned)rng_below(&rng, TABLE_SLOTS);
-        if (b->tag[slot]) return b->slot[slot];
+        if (b->tag[slot]) return table_entry(&b->slot[slot]);
     }
     struct entry *e = first_from(&t->now, rng_below(&rng, t->now.count));
     return e ? e : first_from(&t->old, rng_below(&rng, t->old.count));
@@ -394,7 +435,8 @@ void table_prefetch_entry(const struct table *t, uint64_t hash)
 {
     const struct table_array *a = hash >> 32 < t->frontier ? &t->now : &t->old;
     const struct table_bucket *b = &a->buckets[home_of(hash, a->count)];
-    for (unsigned hits = slots_with(b, tag_of(hash)); hits; hits &= hits - 1) __builtin_prefetch(b->slot[__builtin_ctz(hits)]);
+    for (unsigned hits = slots_with(b, tag_of(hash)); hits; hits &= hits - 1) 
+        __builtin_prefetch(table_entry(&b->slot[__builtin_ctz(hits)]));
 }
 
 size_t table_bytes(const struct table *t)
@@ -419,7 +461,7 @@ struct entry *table_iter_next(struct table_iter *it)
             if (!used) continue;
             unsigned slot = it->slot + (unsigned)__builtin_ctz(used);
             it->slot = slot + 1;
-            return a->buckets[it->bucket].slot[slot];
+            return table_entry(&a->buckets[it->bucket].slot[slot]);
         }
         if (it->in_old) return NULL;
         it->in_old = true;
@@ -435,7 +477,9 @@ static uint64_t array_check(const struct table *t, const struct table_array *a, 
     for (uint64_t at = 0; at < a->count; at++)
         for (unsigned used = used_slots(&a->buckets[at]); used; used &= used - 1) {
             unsigned i = (unsigned)__builtin_ctz(used);
-            uint64_t hash = entry_hash(t, a->buckets[at].slot[i]);
+            uint64_t hash = entry_hash(t, table_entry(&a->buckets[at].slot[i]));
+            CHECK(slot_hash(t, a, at, i) == hash >> 32);
+            CHECK(word_hash(a->buckets[at].slot[i].word) == (hash >> 32 & (WORD_HASHES - 1)));
             CHECK(hash >> 32 >= from_hash && hash >> 32 < end_hash);
             CHECK(a->buckets[at].tag[i] == tag_of(hash));
             for (uint64_t b = home_of(hash, a->count); b != at; b = next_bucket(a, b)) passed[b]++;

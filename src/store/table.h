@@ -1,11 +1,11 @@
 /* A hash table of entries, ordered by hash, that grows and shrinks in steps.
  *
- * Buckets are one cache line: seven tags, an overflow counter, seven entry addresses. A key's home bucket is
+ * Buckets are one cache line: seven tags, an overflow counter, seven slots. A key's home bucket is
  * floor(hash_hi * buckets / 2^32) with hash_hi the upper 32 bits of its hash: monotone in the hash. A full bucket passes keys on to the next
  * one (wrapping), counting them in its overflow byte (saturating); a search ends at the first bucket nobody passed.
  *
  * Because buckets are in hash order,
- *  - the number of buckets need not be a power of two: the table grows by a quarter, not by doubling, and stays fuller;
+ *  - the number of buckets need not be a power of two: the table grows by an eighth, not by doubling, and stays fuller;
  *  - while it grows, everything below the frontier hash is in the new array and everything from it on in the old one: a
  *    search looks in one place, and each change moves a few buckets more (no stall, see TABLE_STEP_BUCKETS);
  *  - a scan is a walk along the hash line, its cursor a hash: growing or shrinking in between loses and repeats nothing.
@@ -26,10 +26,29 @@ struct entry;
 
 enum { TABLE_SLOTS = 7, TABLE_STEP_BUCKETS = 4 };
 
+/* An entry's address, which is a multiple of 8 and below 2^48, with 19 bits of the hash around it (bits 0-18 of hash_hi: 3 below, 16 above). With them a search
+ * compares almost only the key it looks for, and a large table moves without touching its entries. 0: empty. */
+struct table_slot {
+    uint64_t word;
+};
+
 struct table_bucket {
     _Alignas(64) uint8_t tag[8]; /* 0 = empty, else 0x80 | 7 bits of the hash; [7] = overflow count */
-    struct entry *slot[TABLE_SLOTS];
+    struct table_slot slot[TABLE_SLOTS];
 };
+
+#define TABLE_ADDRESS_MASK UINT64_C(0x0000fffffffffff8)
+
+static inline struct entry *table_entry(const struct table_slot *slot)
+{
+    return (struct entry *)(uintptr_t)(slot->word & TABLE_ADDRESS_MASK);
+}
+
+/* The entry in the slot has moved. */
+static inline void table_repoint(struct table_slot *slot, const struct entry *e)
+{
+    slot->word = (slot->word & ~TABLE_ADDRESS_MASK) | (uintptr_t)e;
+}
 
 struct table_array {
     struct table_bucket *buckets;
@@ -52,14 +71,14 @@ void table_fini(struct table *t); /* releases the arrays, not the entries */
 uint64_t table_hash(const struct table *t, struct slice key);
 
 /* The slot that holds the key's entry, or NULL. Valid until the next insert, remove or step. */
-struct entry **table_find(struct table *t, uint64_t hash, struct slice key);
+struct table_slot *table_find(struct table *t, uint64_t hash, struct slice key);
 /* The slot that holds exactly this entry (pointer identity), or NULL: for a second index over the same entries. */
-struct entry **table_find_entry(struct table *t, uint64_t hash, const struct entry *e);
+struct table_slot *table_find_entry(struct table *t, uint64_t hash, const struct entry *e);
 
 /* The key must not be in the table. Gives its slot. May move a few buckets: other slots become invalid. */
-struct entry **table_insert(struct table *t, uint64_t hash, struct entry *e);
+struct table_slot *table_insert(struct table *t, uint64_t hash, struct entry *e);
 /* The entry in that slot leaves the table; it is the caller's now. May move a few buckets. */
-void table_remove(struct table *t, uint64_t hash, struct entry **slot);
+void table_remove(struct table *t, uint64_t hash, struct table_slot *slot);
 
 /* Moves up to n buckets if the table is growing or shrinking; true while there is more to do. */
 bool table_step(struct table *t, unsigned buckets);

@@ -60,17 +60,17 @@ static void put(struct world *w, size_t i)
     char text[32];
     struct slice key = key_of(text, i);
     uint64_t hash = table_hash(&w->table, key);
-    struct entry **slot = table_find(&w->table, hash, key);
+    struct table_slot *slot = table_find(&w->table, hash, key);
     if (w->twin.in[i]) {
         assert_non_null(slot);
-        assert_ptr_equal(*slot, w->twin.in[i]);
+        assert_ptr_equal(table_entry(slot), w->twin.in[i]);
         assert_ptr_equal(table_find_entry(&w->table, hash, w->twin.in[i]), slot);
         return;
     }
     assert_null(slot);
     w->twin.in[i] = entry_new(w->arena, TYPE_STRING, ENC_BYTES, key, 0, 0);
     slot = table_insert(&w->table, hash, w->twin.in[i]);
-    assert_ptr_equal(*slot, w->twin.in[i]);
+    assert_ptr_equal(table_entry(slot), w->twin.in[i]);
     assert_ptr_equal(table_find(&w->table, hash, key), slot);
     w->twin.count++;
 }
@@ -80,12 +80,12 @@ static void del(struct world *w, size_t i)
     char text[32];
     struct slice key = key_of(text, i);
     uint64_t hash = table_hash(&w->table, key);
-    struct entry **slot = table_find(&w->table, hash, key);
+    struct table_slot *slot = table_find(&w->table, hash, key);
     if (!w->twin.in[i]) {
         assert_null(slot);
         return;
     }
-    assert_ptr_equal(*slot, w->twin.in[i]);
+    assert_ptr_equal(table_entry(slot), w->twin.in[i]);
     table_remove(&w->table, hash, slot);
     assert_null(table_find(&w->table, hash, key));
     entry_release(w->arena, w->twin.in[i]);
