@@ -5,6 +5,7 @@
 
 #include "base/num.h"
 #include "command/command.h"
+#include "store/hotkeys.h"
 
 /* ---- the keyspace */
 
@@ -24,13 +25,17 @@ struct store *exec_store(struct exec *x, uint64_t hash)
 void exec_find(struct exec *x, struct slice key, struct place *at)
 {
     uint64_t hash = exec_hash(x, key);
-    store_find(exec_store(x, hash), x->db, hash, key, at);
+    struct store *s = exec_store(x, hash);
+    hotkeys_hit(s->hotkeys, s->now_ms, x->db, hash, key);
+    store_find(s, x->db, hash, key, at);
 }
 
 void exec_peek(struct exec *x, struct slice key, struct place *at)
 {
     uint64_t hash = exec_hash(x, key);
-    store_peek(exec_store(x, hash), x->db, hash, key, at);
+    struct store *s = exec_store(x, hash);
+    hotkeys_hit(s->hotkeys, s->now_ms, x->db, hash, key);
+    store_peek(s, x->db, hash, key, at);
 }
 
 bool exec_find_type(struct exec *x, struct slice key, enum type t, struct place *at)

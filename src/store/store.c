@@ -10,6 +10,7 @@
 #include "store/list.h"
 #include "store/set.h"
 #include "store/zset.h"
+#include "store/hotkeys.h"
 
 struct store *store_new(uint64_t seed, const struct store_limits *limits, uint64_t rng_seed)
 {
@@ -17,6 +18,7 @@ struct store *store_new(uint64_t seed, const struct store_limits *limits, uint64
     s->seed = seed;
     s->limits = limits;
     s->interests = interests_new();
+    s->hotkeys = hotkeys_new(rng_seed);
     rng_init(&s->rng, rng_seed);
     return s;
 }
@@ -29,6 +31,7 @@ void store_free(struct store *s)
         mem_free(s->dbs[i]);
     }
     interests_free(s->interests);
+    hotkeys_free(s->hotkeys);
     mem_free(s);
 }
 
