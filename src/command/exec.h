@@ -98,6 +98,14 @@ void exec_wrong_arity(struct exec *x);
 void exec_syntax(struct exec *x);
 /* "ERR unknown subcommand 'x'. Try OBJECT HELP." */
 void exec_unknown_subcommand(struct exec *x);
+/* Commands that are containers (CLIENT, PUBSUB): argv[1] chooses a row; the last row has no name. Answers the error if there is none, or if the number
+ * of arguments is wrong; HELP shows the lines. */
+struct exec_subcommand {
+    const char *name; /* lower case */
+    void (*fn)(struct exec *x);
+    int16_t arity; /* as Redis: command and subcommand included; negative: at least */
+};
+void exec_subcommand(struct exec *x, const struct exec_subcommand *rows, const char *const *help);
 /* A HELP subcommand: the lines (NULL-terminated) between the usual heading and the line about HELP itself. */
 void exec_help(struct exec *x, const char *const *lines);
 
