@@ -101,6 +101,27 @@ static void unlink_conn(struct conn *c)
 
 bool conn_idle(const struct conn *c) { return !c->away && !c->waiter && !c->batch && !stream_unsent(&c->stream); }
 
+/* Other threads look at the waiter under the lock (CLIENT UNBLOCK). */
+static void show_waiter(struct conn *c, struct waiter *wt)
+{
+    pthread_mutex_lock(&c->front->lock);
+    c->waiter = wt;
+    pthread_mutex_unlock(&c->front->lock);
+}
+
+/* False: an attempt to serve it is under way. */
+static bool cancel_wait(struct conn *c)
+{
+    struct waiter *wt = c->waiter;
+    show_waiter(c, NULL); /* first: once cancelled it may be gone */
+    if (!wait_cancel(&c->front->worker, wt)) {
+        show_waiter(c, wt);
+        return false;
+    }
+    atomic_fetch_sub(&server_of(c)->blocked, 1);
+    return true;
+}
+
 void conn_close(struct conn *c)
 {
     struct front *f = c->front;
@@ -110,13 +131,9 @@ void conn_close(struct conn *c)
         stream_read(f->loop, &c->stream, false);
         return;
     }
-    if (c->waiter) {
-        if (!wait_cancel(&f->worker, c->waiter)) { /* being served right now */
-            front_set_timer(f, c, f->worker.now_ms + 1);
-            return;
-        }
-        c->waiter = NULL;
-        atomic_fetch_sub(&server_of(c)->blocked, 1);
+    if (c->waiter && !cancel_wait(c)) { /* being served right now */
+        front_set_timer(f, c, f->worker.now_ms + 1);
+        return;
     }
     front_set_timer(f, c, 0);
     watch_drop(&f->worker, &c->watches);
@@ -298,7 +315,7 @@ static void start_waiting(struct conn *c, struct waiter *wt)
         wait_free(wt);
         return;
     }
-    c->waiter = wt;
+    show_waiter(c, wt);
     atomic_fetch_add(&server_of(c)->blocked, 1);
     if (wt->timeout_ms) front_set_timer(c->front, c, c->front->worker.now_ms + wt->timeout_ms);
 }
@@ -311,7 +328,7 @@ static void served(struct worker *w, struct waiter *wt)
         return;
     }
     CHECK(c->waiter == wt);
-    c->waiter = NULL;
+    show_waiter(c, NULL);
     atomic_fetch_sub(&server_of(c)->blocked, 1);
     front_set_timer(c->front, c, 0);
     stream_buffer(c->front->loop, &c->stream);
@@ -483,29 +500,40 @@ static void answer_timeout(struct conn *c, const struct command *cmd)
     else reply_null_array(&r);
 }
 
-static bool end_wait(struct conn *c, bool with_error)
+static const struct command *waiting_command(const struct conn *c) { return c->waiter->task.requests[0].cmd; }
+
+/* The wait is over without a key; cmd is NULL if the answer is an error. */
+static void answer_unserved(struct conn *c, const struct command *cmd)
 {
-    if (!c->waiter) return false;
-    const struct command *cmd = c->waiter->task.requests[0].cmd;
-    if (!wait_cancel(&c->front->worker, c->waiter)) return false;
-    c->waiter = NULL;
-    atomic_fetch_sub(&server_of(c)->blocked, 1);
     front_set_timer(c->front, c, 0);
     stream_buffer(c->front->loop, &c->stream);
-    if (with_error) {
+    if (cmd) {
+        answer_timeout(c, cmd);
+    } else {
         struct reply r = {.out = &c->stream.out, .resp = c->resp};
         reply_error(&r, "UNBLOCKED client unblocked via CLIENT UNBLOCK");
-    } else {
-        answer_timeout(c, cmd);
     }
     front_ready(c->front, c);
-    return true;
 }
 
 void conn_timeout(struct conn *c)
 {
-    if (c->closing) conn_close(c);
-    else if (c->waiter && !end_wait(c, false)) front_set_timer(c->front, c, c->front->worker.now_ms + 1);
+    if (c->closing) {
+        conn_close(c);
+        return;
+    }
+    if (!c->waiter) return;
+    const struct command *cmd = waiting_command(c);
+    if (cancel_wait(c)) answer_unserved(c, cmd);
+    else front_set_timer(c->front, c, c->front->worker.now_ms + 1);
 }
 
-bool conn_unblock(struct conn *c, bool with_error) { return end_wait(c, with_error); }
+void conn_unblock(struct conn *c, bool with_error)
+{
+    struct waiter *wt = c->waiter;
+    const struct command *cmd = with_error ? NULL : waiting_command(c);
+    show_waiter(c, NULL);
+    wait_cancel_claimed(&c->front->worker, wt);
+    atomic_fetch_sub(&server_of(c)->blocked, 1);
+    answer_unserved(c, cmd);
+}

@@ -66,11 +66,11 @@ struct conn {
     bool is_unix;
     struct multi multi;       /* T */
     struct watch_set watches; /* T */
-    struct waiter *waiter;    /* its command waits for a key */
+    struct waiter *waiter;    /* its command waits for a key; changes under the front's lock */
     int64_t deadline_ms;      /* in the front's timer heap */
     int timer;                /* place there, -1: none */
     struct buf pushes;        /* messages that came while away */
-    struct subscriptions *subs; /* NULL: none */
+    struct subscriptions *subs; /* NULL: none; changes under the front's lock */
     int64_t over_soft_since_ms; /* output above the soft limit */
 
     /* For CLIENT LIST, read by other threads: numbers relaxed, texts under the front's lock. */
@@ -90,8 +90,8 @@ void conn_close(struct conn *c); /* now or as soon as possible */
 void conn_freed(struct conn *c); /* the loop has let go of it */
 
 void conn_timeout(struct conn *c); /* its deadline has come */
-/* CLIENT UNBLOCK: ends the wait as by timeout, or with an error. False if it does not wait. */
-bool conn_unblock(struct conn *c, bool with_error);
+/* CLIENT UNBLOCK: ends a wait that the caller has claimed (wait_claim), as by timeout or with an error. */
+void conn_unblock(struct conn *c, bool with_error);
 void conn_push(struct conn *c, struct slice message); /* out of band: after the reply in progress */
 void conn_check_limits(struct conn *c, int64_t now_ms);
 bool conn_idle(const struct conn *c); /* nothing under way, nothing unsent */

@@ -3,8 +3,6 @@
 #include "base/mem.h"
 #include "server/front.h"
 
-static struct worker *worker_of(struct exec *x) { return (struct worker *)((char *)x - offsetof(struct worker, x)); }
-
 /* ---- the queue */
 
 void transactions_queue(struct conn *c, const struct command *cmd, const struct slice *argv, uint32_t argc)
@@ -100,7 +98,7 @@ static void discard_command(struct exec *x)
         return;
     }
     transactions_reset(c);
-    watch_drop(worker_of(x), &c->watches);
+    watch_drop(engine_worker_of(x), &c->watches);
     reply_ok(&x->out);
 }
 
@@ -117,7 +115,7 @@ static void watch_command(struct exec *x)
 
 static void unwatch_command(struct exec *x)
 {
-    watch_drop(worker_of(x), &conn_of(x)->watches);
+    watch_drop(engine_worker_of(x), &conn_of(x)->watches);
     reply_ok(&x->out);
 }
 
@@ -157,7 +155,7 @@ static void run_queued(struct worker *w, struct conn *c)
 
 static void exec_command(struct exec *x)
 {
-    struct worker *w = worker_of(x);
+    struct worker *w = engine_worker_of(x);
     struct conn *c = conn_of(x);
     const struct command *self = x->cmd;
     if (!c->in_multi) {

@@ -19,6 +19,7 @@
 #pragma once
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/hist.h"
@@ -138,6 +139,9 @@ void engine_receive(struct worker *w);                           /* runs the inb
 bool engine_may_sleep(struct worker *w);                         /* announces sleep; false: there is work, do not */
 void engine_awake(struct worker *w);
 void engine_clock(struct worker *w);                             /* reads the clock into now_ms */
+
+/* The worker that runs this command. */
+static inline struct worker *engine_worker_of(struct exec *x) { return (struct worker *)((char *)x - offsetof(struct worker, x)); }
 
 /* Counters with one writer that others may read. */
 #define STAT_ADD(counter, n) \

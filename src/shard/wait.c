@@ -139,10 +139,9 @@ static bool clean_up(struct worker *w, struct shard *s, struct mail *m)
     return true;
 }
 
-bool wait_cancel(struct worker *w, struct waiter *wt)
+static bool give_up(struct worker *w, struct waiter *wt, int from)
 {
-    int waiting = WAIT_WAITING;
-    if (!atomic_compare_exchange_strong(&wt->state, &waiting, WAIT_CANCELLED)) return false;
+    if (!atomic_compare_exchange_strong(&wt->state, &from, WAIT_CANCELLED)) return false;
     const struct request *r = &wt->task.requests[0];
     if (wt->n == 0) { /* it waited for time alone */
         wait_free(wt);
@@ -151,6 +150,20 @@ bool wait_cancel(struct worker *w, struct waiter *wt)
     wt->task.mail.to_shard = clean_up;
     engine_post(w, &w->engine->shards[r->kind == REQUEST_ONE ? r->shard : wt->task.shards[0]], &wt->task.mail);
     return true;
+}
+
+bool wait_cancel(struct worker *w, struct waiter *wt) { return give_up(w, wt, WAIT_WAITING); }
+
+bool wait_claim(struct waiter *wt)
+{
+    int waiting = WAIT_WAITING;
+    return atomic_compare_exchange_strong(&wt->state, &waiting, WAIT_ATTEMPT);
+}
+
+void wait_cancel_claimed(struct worker *w, struct waiter *wt)
+{
+    bool cancelled = give_up(w, wt, WAIT_ATTEMPT);
+    CHECK(cancelled);
 }
 
 void wait_free(struct waiter *wt)

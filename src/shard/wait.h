@@ -5,7 +5,8 @@
  * is back where it was, first in line. Otherwise its answer goes to the home worker and all its interests are gone.
  *
  * State: WAITING -> ATTEMPT -> WAITING | SERVED; WAITING -> CANCELLED (timeout, disconnect; home worker only). Only WAITING can be
- * left by others, by compare-and-swap: so a waiter is served or cancelled, never both. */
+ * left by others, by compare-and-swap: so a waiter is served or cancelled, never both. CLIENT UNBLOCK claims a waiter from any thread by taking
+ * the place of an attempt; its home worker then cancels it. */
 #pragma once
 #include "shard/task.h"
 #include "store/interest.h"
@@ -32,4 +33,7 @@ void wait_serve(struct worker *w, struct shard *s);    /* serves the ready keys 
 
 /* Home worker: gives up waiting. False: an attempt is under way; ask again later or take the answer. True: the waiter is no longer ours. */
 bool wait_cancel(struct worker *w, struct waiter *wt);
+/* Any thread that keeps the waiter from being freed. True: nobody else will serve or cancel it; its home worker must call wait_cancel_claimed. */
+bool wait_claim(struct waiter *wt);
+void wait_cancel_claimed(struct worker *w, struct waiter *wt);
 void wait_free(struct waiter *wt);

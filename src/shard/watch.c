@@ -43,6 +43,7 @@ void watch_add(struct exec *x, struct watch_set *set, struct slice key)
     k->interest.dirty = &k->flag->dirty;
     k->next = set->first;
     set->first = k;
+    set->n++;
     struct place at;
     exec_peek(x, key, &at); /* a key that is past its time goes now, so that its going does not count as a change */
     interest_add(exec_store(x, k->hash)->interests, &k->interest, k->db, slice_of(k->key, k->len), k->hash);

@@ -10,6 +10,7 @@ struct watched;
 struct watch_set { /* zeroed: empty */
     struct watch_flag *flag;
     struct watched *first;
+    uint32_t n; /* keys */
 };
 
 void watch_add(struct exec *x, struct watch_set *set, struct slice key); /* the key's token is held; once per key */
