@@ -49,6 +49,7 @@ struct command {
     /* CLASS_KEYED whose arguments may name keys only by a pattern (SORT BY and GET): true if this call must hold all shards, as CLASS_ALL does.
      * NULL: never. */
     bool (*needs_all)(const struct slice *argv, uint32_t argc);
+    const struct exec_subcommand *subs; /* CONFIG and its like: what exec_subcommand chooses from, for COMMAND to show; NULL: none */
     const char *group;    /* "string", "generic", "list", ... as in COMMAND DOCS */
     const char *since;    /* Redis version */
     const char *summary;

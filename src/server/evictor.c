@@ -43,7 +43,7 @@ static bool evict_from(struct worker *w, struct server *s, struct shard *sh, enu
         buf_add_slice(&key, entry_key(c.e));
         struct op op = {.kind = OP_DEL, .db = c.db, .key = buf_slice(&key)};
         store_apply(sh->store, &op, NULL);
-        sh->store->stats.evicted++;
+        store_count(&sh->store->stats.evicted);
         notify_key(s, NOTIFY_EVICTED, "evicted", op.key, op.db);
         buf_fini(&key);
         engine_publish(sh);

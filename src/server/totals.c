@@ -53,7 +53,7 @@ void totals_since_start(const struct server *s, struct totals *out)
         out->of[TOTAL_BYTES_OUT] += loop_bytes_out(loop);
     }
     for (uint32_t i = 0; i < e->route.shards; i++) {
-        const struct store_stats *n = &e->shards[i].numbers.store;
+        const struct store_stats *n = &e->stores[i]->stats;
         out->of[TOTAL_HITS] += STAT_GET(n->hits);
         out->of[TOTAL_MISSES] += STAT_GET(n->misses);
         out->of[TOTAL_EXPIRED] += STAT_GET(n->expired);

@@ -1,7 +1,6 @@
 /* What all workers and shards have counted together, since the start or the last CONFIG RESETSTAT.
  *
- * Every counter has one writer and never goes back; a reset only notes where each stood. Any thread may call these. Numbers of shards are those
- * that engine_publish_numbers made visible: at most a tenth of a second old. */
+ * Every counter has one writer and never goes back; a reset only notes where each stood. Any thread may call these. */
 #pragma once
 #include "base/hist.h"
 #include "server/server.h"

@@ -178,11 +178,6 @@ void engine_publish_numbers(struct shard *s)
         publish(&n->expiring[db], store_expiring(from, db));
     }
     publish(&n->heap_bytes, store_heap_bytes(from));
-    publish(&n->store.hits, from->stats.hits);
-    publish(&n->store.misses, from->stats.misses);
-    publish(&n->store.expired, from->stats.expired);
-    publish(&n->store.evicted, from->stats.evicted);
-    publish(&n->store.changes, from->stats.changes);
 }
 
 void engine_post(struct worker *w, struct shard *s, struct mail *m)

@@ -49,7 +49,6 @@ struct shard_stats { /* written by the token's holder, read by anyone: relaxed *
 struct shard_numbers { /* as of the last engine_publish_numbers; written by the token's holder, read by anyone: relaxed */
     uint64_t keys[STORE_DBS], expiring[STORE_DBS];
     uint64_t heap_bytes; /* of the live bytes: those in the process heap */
-    struct store_stats store;
 };
 
 struct shard {
@@ -130,7 +129,7 @@ static inline bool engine_try(struct shard *s)
 }
 void engine_release(struct worker *w, struct shard *s);
 void engine_publish(struct shard *s); /* under the token: makes its byte count visible to all */
-void engine_publish_numbers(struct shard *s); /* under the token: and all its other numbers */
+void engine_publish_numbers(struct shard *s); /* under the token: and how many keys there are */
 void engine_post(struct worker *w, struct shard *s, struct mail *m); /* takes m */
 
 /* ---- workers */

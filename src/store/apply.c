@@ -402,7 +402,7 @@ static void find_entry(struct change *c, const struct place *at)
 
 static void tell(struct store *s, const struct op *op)
 {
-    s->stats.changes++;
+    store_count(&s->stats.changes);
     if (s->on_op) s->on_op(s->on_op_ctx, op);
 }
 

@@ -44,7 +44,7 @@ static bool is_expired(const struct store *s, const struct entry *e)
 
 static void expire(struct store *s, uint16_t db, struct slice key, uint64_t hash, struct entry *e)
 {
-    s->stats.expired++;
+    store_count(&s->stats.expired);
     if (s->on_expire) s->on_expire(s->on_expire_ctx, db, key);
     struct place at = {s, s->dbs[db], db, hash, key, e};
     store_apply(s, &(struct op){.kind = OP_DEL, .db = db, .key = key}, &at);
@@ -65,10 +65,10 @@ void store_find(struct store *s, uint16_t db, uint64_t hash, struct slice key, s
 {
     store_peek(s, db, hash, key, at);
     if (!at->e) {
-        s->stats.misses++;
+        store_count(&s->stats.misses);
         return;
     }
-    s->stats.hits++;
+    store_count(&s->stats.hits);
     uint32_t old = entry_access(at->e), now = evict_access_now(s->limits, s->now_ms, old, &s->rng);
     if (now != old) entry_set_access(at->e, now);
 }

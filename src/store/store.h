@@ -36,9 +36,11 @@ struct store_limits {
     uint8_t lfu_log_factor, lfu_decay_minutes;
 };
 
-struct store_stats {
+struct store_stats { /* written by the token's holder with store_count, read by anyone: relaxed */
     uint64_t hits, misses, expired, evicted, changes;
 };
+
+static inline void store_count(uint64_t *counter) { __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED); }
 
 struct store {
     struct db *dbs[STORE_DBS]; /* NULL until first used */
