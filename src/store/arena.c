@@ -30,6 +30,7 @@ enum {
     PAGE_BYTES = 4096,
     /* A huge page under the first chunks would cost a nearly empty database 2 MiB of real memory; under the later ones it saves TLB misses. */
     CHUNKS_WITHOUT_HUGE_PAGES = 8,
+    LARGE_HUGE_MIN = 2 << 20, /* header included; tables from here on are in huge pages too: their accesses are random */
 };
 
 struct span {
@@ -233,6 +234,7 @@ static void *large_alloc(struct arena *a, size_t bytes, bool zeroed)
     size_t n = large_round(bytes);
     struct large *l = large_is_mapped(n) ? map_pages(n) : aligned_alloc(64, n);
     CHECK(l && "out of memory");
+    if (n >= LARGE_HUGE_MIN) madvise(l, n, MADV_HUGEPAGE);
     l->bytes = n;
     l->away = 0;
     large_link(a, l);
