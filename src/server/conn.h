@@ -64,6 +64,7 @@ struct conn {
     bool in_multi;          /* T */
     bool no_evict, no_touch;
     bool is_unix;
+    atomic_bool killed;     /* CLIENT KILL has sent for it: nobody sees it any more */
     struct multi multi;       /* T */
     struct watch_set watches; /* T */
     struct waiter *waiter;    /* its command waits for a key; changes under the front's lock */
