@@ -235,6 +235,18 @@ static void look_ahead(const struct task *t, const struct shard *s)
     }
 }
 
+void task_touch(struct worker *w, struct task *t)
+{
+    struct request *r = &t->requests[t->pos];
+    if (t->pos == t->n_requests || !r->have_hash || r->kind != REQUEST_ONE || r->touched) return;
+    struct shard *s = &w->engine->shards[r->shard];
+    if (!engine_try(s)) return;
+    const struct db *db = s->store->dbs[t->db];
+    if (db) table_prefetch_entry(&db->keys, r->hash);
+    r->touched = true;
+    engine_release(w, s);
+}
+
 /* Runs the requests from pos on that need just this shard, whose token is held. False: the task ends early (blocked). */
 static bool run_on(struct worker *w, struct task *t, struct shard *s)
 {

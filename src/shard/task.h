@@ -61,6 +61,9 @@ void task_add_all_shards(struct task *t, struct request *r, const struct engine 
 void task_clear(struct task *t); /* no requests; memory is kept */
 void task_fini(struct task *t);
 
+/* Touches the entry that the request at pos needs, if its shard is free just now: for the owner of many tasks that will start soon. */
+void task_touch(struct worker *w, struct task *t);
+
 /* Runs requests [pos, end). True: all done here. False: the task is on its way and no longer ours; finish will be called. */
 bool task_start(struct worker *w, struct task *t);
 /* Runs what the worker can go on with; call after anything that may release tokens. */
