@@ -96,6 +96,7 @@ class Process:
     def __init__(self, command, executable, port, log_path):
         self.port = port
         self.log_path = log_path
+        self.last_log = ""
         self.command = command
         with open(log_path, "ab") as log:
             self.process = subprocess.Popen(command, executable=executable, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=clean_env())
@@ -119,8 +120,13 @@ class Process:
             time.sleep(0.02)
 
     def log(self):
-        with open(self.log_path, errors="replace") as f:
-            return f.read()
+        """What the server wrote so far; after its folder is gone, what it had written then."""
+        try:
+            with open(self.log_path, errors="replace") as f:
+                self.last_log = f.read()
+        except FileNotFoundError:
+            pass
+        return self.last_log
 
     def client(self, **options):
         options.setdefault("decode_responses", True)
@@ -205,8 +211,9 @@ def processes(request):
     for process in request.node.servers:
         ended_alone = not process.running() and process.process.returncode not in (0, -signal.SIGKILL, -signal.SIGTERM)
         code = process.stop()
+        process.log()
         if ended_alone or code not in (0, -signal.SIGKILL, -signal.SIGTERM):
-            broken.append(f"{process.name} on port {process.port} ended with {code}:\n{process.log()[-20000:]}")
+            broken.append(f"{process.name} on port {process.port} ended with {code}; its log is below")
     shutil.rmtree(folder, ignore_errors=True)
     assert not broken, "\n".join(broken)
 
