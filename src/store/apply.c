@@ -214,7 +214,7 @@ static struct entry *entry_or(struct change *c, enum type t, struct entry *fresh
         entry_set_access(fresh, fresh_access(c));
         link_new(c, fresh);
     }
-    CHECK(entry_type(c->e) == t);
+    CHECK(c->e && entry_type(c->e) == t);
     return c->e;
 }
 

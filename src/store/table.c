@@ -267,6 +267,7 @@ static void move_homes(struct table *t, uint64_t end)
 bool table_step(struct table *t, unsigned buckets)
 {
     while (t->old.buckets && buckets) {
+        CHECK(t->old.count && t->moved < t->old.count);
         unsigned n = buckets < TABLE_STEP_BUCKETS ? buckets : TABLE_STEP_BUCKETS;
         uint64_t from = t->moved, end = from + n < t->old.count ? from + n : t->old.count;
         move_homes(t, end);
@@ -344,7 +345,9 @@ struct table_slot *table_insert(struct table *t, uint64_t hash, struct entry *e)
     CHECK(((uintptr_t)e & ~TABLE_ADDRESS_MASK) == 0);
     make_room(t);
     t->entries++;
-    return array_insert(array_of(t, hash), hash >> 32, tag_of(hash), word_bits(hash) | (uintptr_t)e);
+    struct table_array *a = array_of(t, hash);
+    CHECK(a->buckets);
+    return array_insert(a, hash >> 32, tag_of(hash), word_bits(hash) | (uintptr_t)e);
 }
 
 void table_remove(struct table *t, uint64_t hash, struct table_slot *slot)
@@ -415,6 +418,7 @@ struct entry *table_random(struct table *t, uint64_t r)
     uint64_t in_old = t->old.count - t->moved;
     for (unsigned i = 0; i < RANDOM_TRIES; i++) {
         uint64_t at = rng_below(&rng, in_now + in_old);
+        CHECK(at < in_now || moving);
         const struct table_bucket *b = at < in_now ? &t->now.buckets[at] : &t->old.buckets[t->moved + at - in_now];
         unsigned slot = (unsigned)rng_below(&rng, TABLE_SLOTS);
         if (b->tag[slot]) return table_entry(&b->slot[slot]);

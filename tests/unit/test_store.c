@@ -138,12 +138,12 @@ static void expect_same_value(const struct twin_value *v, const struct entry *e)
 
 static void expect_twin(struct world *w)
 {
-    for (uint16_t db = 0; db < DBS; db++)
+    for (unsigned db = 0; db < DBS; db++)
         for (size_t k = 0; k < KEYS; k++) {
             struct twin_value *v = &w->twin[db][k];
             if (v->expiry_ms && v->expiry_ms < w->store->now_ms) clear(v);
             struct place at;
-            store_peek(w->store, db, keyhash(key_of(k), SEED), key_of(k), &at);
+            store_peek(w->store, (uint16_t)db, keyhash(key_of(k), SEED), key_of(k), &at);
             assert_int_equal(at.e == NULL, v->type == NO_TYPE);
             if (at.e) expect_same_value(v, at.e);
         }
@@ -407,7 +407,7 @@ static void every_op_does_what_the_twin_does_and_the_recorded_ops_rebuild_the_st
     w->store->on_expire = count_expiry;
     w->store->on_expire_ctx = &w->expired;
     rng_init(&w->rng, 2024);
-    for (uint16_t db = 0; db < DBS; db++)
+    for (unsigned db = 0; db < DBS; db++)
         for (size_t k = 0; k < KEYS; k++) w->twin[db][k].type = NO_TYPE;
     for (int i = 0; i < 30000; i++) {
         step(w);
@@ -424,7 +424,7 @@ static void every_op_does_what_the_twin_does_and_the_recorded_ops_rebuild_the_st
     assert_int_equal(w->n_log, w->store->stats.changes);
     for (size_t i = 0; i < w->n_log; i++)
         for (size_t j = 0; j < ITEMS_MAX + 2; j++) buf_fini(&w->log[i].bytes[j]);
-    for (uint16_t db = 0; db < DBS; db++)
+    for (unsigned db = 0; db < DBS; db++)
         for (size_t k = 0; k < KEYS; k++) clear(&w->twin[db][k]);
     store_free(w->store);
     free(w->log);

@@ -254,6 +254,39 @@ static void memory_per_entry_stays_within_its_band(void **state)
     arena_free(entries);
 }
 
+/* Large enough that arrays are mapped, given back in pieces, and moved by recalled hashes, in both directions. */
+static void a_large_table_stays_whole_while_it_grows_and_shrinks(void **state)
+{
+    enum { KEYS = 600000, LEFT = 1000 };
+    struct arena *arena = arena_new();
+    struct table t;
+    table_init(&t, arena, 23, 0);
+    unsigned moving = 0;
+    for (uint32_t i = 0; i < KEYS; i++) {
+        struct entry *e = entry_new(arena, TYPE_STRING, ENC_BYTES, slice_of(&i, sizeof i), 0, 0);
+        table_insert(&t, table_hash(&t, entry_key(e)), e);
+        if (i % 60000 == 0) table_check(&t);
+    }
+    for (uint32_t i = LEFT; i < KEYS; i++) {
+        struct slice key = slice_of(&i, sizeof i);
+        struct table_slot *slot = table_find(&t, table_hash(&t, key), key);
+        struct entry *e = table_entry(slot);
+        table_remove(&t, table_hash(&t, key), slot);
+        entry_release(arena, e);
+        if (i % 10000 || !t.old.buckets) continue;
+        table_check(&t);
+        arena_check(arena);
+        moving++;
+    }
+    assert_true(moving > 0);
+    while (table_step(&t, 100)) {}
+    table_check(&t);
+    for (uint32_t i = 0; i < LEFT; i++) assert_non_null(table_find(&t, table_hash(&t, slice_of(&i, sizeof i)), slice_of(&i, sizeof i)));
+    assert_true(table_bytes(&t) < LEFT * 60);
+    table_fini(&t);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +298,7 @@ int main(void)
         cmocka_unit_test(random_picks_are_nearly_uniform),
         cmocka_unit_test(a_random_pick_finds_the_last_entry_of_a_large_table),
         cmocka_unit_test(memory_per_entry_stays_within_its_band),
+        cmocka_unit_test(a_large_table_stays_whole_while_it_grows_and_shrinks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
