@@ -20,6 +20,7 @@ int64_t clock_unix_ms(void) { return read_ns(CLOCK_REALTIME) / 1000000; }
 int64_t clock_unix_us(void) { return read_ns(CLOCK_REALTIME) / 1000; }
 int64_t clock_mono_us(void) { return read_ns(CLOCK_MONOTONIC) / 1000; }
 int64_t clock_mono_ns(void) { return read_ns(CLOCK_MONOTONIC); }
+int64_t clock_thread_us(void) { return read_ns(CLOCK_THREAD_CPUTIME_ID) / 1000; }
 
 void clock_calibrate(void)
 {

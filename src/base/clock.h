@@ -6,6 +6,7 @@ int64_t clock_unix_ms(void);
 int64_t clock_unix_us(void);
 int64_t clock_mono_us(void);
 int64_t clock_mono_ns(void);
+int64_t clock_thread_us(void); /* that the calling thread has run */
 
 /* A cheap tick counter for measuring commands (a few ns to read), and its rate, measured once at start. */
 void clock_calibrate(void);

@@ -211,6 +211,7 @@ static void cron(struct front *f)
     }
     f->next_cron_ms = now + CRON_MS;
     f->cron_count++;
+    __atomic_store_n(&f->worker.stats.cpu_us, (uint64_t)clock_thread_us(), __ATOMIC_RELAXED);
     upkeep(f);
     check_conns(f);
     check_pause(f);

@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -103,6 +104,15 @@ void sampler_memory(struct server *s, struct sampler_memory *out)
                                    .allocated = atomic_load(&m->allocated),
                                    .active = atomic_load(&m->active),
                                    .resident = atomic_load(&m->resident)};
+}
+
+const char *sampler_allocator(char out[32])
+{
+    const char *version = NULL;
+    size_t n = sizeof version;
+    if (!mallctl || mallctl("version", &version, &n, NULL, 0) != 0) return "libc";
+    snprintf(out, 32, "jemalloc-%.*s", (int)strcspn(version, "-"), version); /* the rest names its source revision */
+    return out;
 }
 
 /* ---- rates */

@@ -23,5 +23,6 @@ struct sampler *sampler_new(struct server *s); /* takes the first sample; the en
 void sampler_free(struct sampler *m);
 void sampler_tick(struct server *s, int64_t now_ms); /* front 0 */
 
+const char *sampler_allocator(char out[32]); /* "jemalloc-5.3.0" or "libc" */
 void sampler_rates(const struct server *s, struct sampler_rates *out);
 void sampler_memory(struct server *s, struct sampler_memory *out); /* data is as new as what the shards published */
