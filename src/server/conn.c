@@ -306,6 +306,15 @@ static void finish_batch(struct conn *c)
     if (!c->stream.reading && !c->ended && c->in.len <= BUSY_INPUT_MAX) stream_read(c->front->loop, &c->stream, true);
 }
 
+/* CLIENT REPLY: what stands in the output from `from` on is a command's whole reply; keeps it or not. */
+static void settle_reply(struct conn *c, size_t from)
+{
+    if (likely(c->reply_mode == REPLY_ON)) return;
+    if (c->reply_mode != REPLY_SKIP_NEXT) c->stream.out.len = from;
+    if (c->reply_mode == REPLY_SKIP) c->reply_mode = REPLY_ON;
+    else if (c->reply_mode == REPLY_SKIP_NEXT) c->reply_mode = REPLY_SKIP;
+}
+
 /* The command before pos waits for a key. */
 static void start_waiting(struct conn *c, struct waiter *wt)
 {
@@ -332,7 +341,9 @@ static void served(struct worker *w, struct waiter *wt)
     atomic_fetch_sub(&server_of(c)->blocked, 1);
     front_set_timer(c->front, c, 0);
     stream_buffer(c->front->loop, &c->stream);
+    size_t from = c->stream.out.len;
     buf_add(&c->stream.out, wt->answer.p, wt->answer.len);
+    settle_reply(c, from);
     wait_free(wt);
     if (c->closing) conn_close(c);
     else front_ready(c->front, c);
@@ -358,6 +369,7 @@ static void came_home(struct worker *w, struct task *t)
     struct conn *c = t->session;
     c->away = false;
     if (t->blocked) start_waiting(c, t->blocked);
+    if (!c->waiter) settle_reply(c, c->reply_from);
     if (c->pushes.len) {
         buf_add(&c->stream.out, c->pushes.p, c->pushes.len);
         c->pushes.len = 0;
@@ -384,18 +396,11 @@ static uint32_t admitted_run(struct conn *c, bool *wait)
     return i - t->pos;
 }
 
-static void apply_reply_mode(struct conn *c, size_t before)
-{
-    if (c->reply_mode != REPLY_SKIP_NEXT) c->stream.out.len = before;
-    if (c->reply_mode == REPLY_SKIP) c->reply_mode = REPLY_ON;
-    else if (c->reply_mode == REPLY_SKIP_NEXT) c->reply_mode = REPLY_SKIP;
-}
-
 /* One step through the batch. False: stop for now (away, waiting, paused, closing). */
 static bool run_some(struct conn *c)
 {
     struct task *t = &c->batch->task;
-    size_t before = c->stream.out.len;
+    c->reply_from = c->stream.out.len;
     bool wait = false;
     uint32_t n = admitted_run(c, &wait);
     if (wait) return false;
@@ -405,8 +410,9 @@ static bool run_some(struct conn *c)
         __atomic_store_n(&c->last_command, t->requests[t->pos + n - 1].cmd, __ATOMIC_RELAXED);
         if (!run_task(c, t->pos + n)) return false;
     }
-    if (unlikely(c->reply_mode != REPLY_ON)) apply_reply_mode(c, before);
-    return !c->waiter && !c->close_after_reply;
+    if (c->waiter) return false;
+    settle_reply(c, c->reply_from);
+    return !c->close_after_reply;
 }
 
 static void answer_protocol_error(struct conn *c)
@@ -507,12 +513,14 @@ static void answer_unserved(struct conn *c, const struct command *cmd)
 {
     front_set_timer(c->front, c, 0);
     stream_buffer(c->front->loop, &c->stream);
+    size_t from = c->stream.out.len;
     if (cmd) {
         answer_timeout(c, cmd);
     } else {
         struct reply r = {.out = &c->stream.out, .resp = c->resp};
         reply_error(&r, "UNBLOCKED client unblocked via CLIENT UNBLOCK");
     }
+    settle_reply(c, from);
     front_ready(c->front, c);
 }
 

@@ -70,6 +70,7 @@ struct conn {
     struct waiter *waiter;    /* its command waits for a key; changes under the front's lock */
     int64_t deadline_ms;      /* in the front's timer heap */
     int timer;                /* place there, -1: none */
+    size_t reply_from;        /* where in the output the reply in progress begins */
     struct buf pushes;        /* messages that came while away */
     struct subscriptions *subs; /* NULL: none; changes under the front's lock */
     int64_t over_soft_since_ms; /* output above the soft limit */
