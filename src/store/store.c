@@ -224,11 +224,10 @@ static uint64_t digest_zset(const struct entry *e, uint64_t d)
     return d;
 }
 
-static uint64_t digest_entry(const struct entry *e, uint64_t db)
+/* The value, going on from digest d. */
+static uint64_t digest_value(const struct entry *e, uint64_t d)
 {
-    struct slice key = entry_key(e), value = entry_value(e);
-    uint64_t head[3] = {db, entry_type(e), (uint64_t)entry_expiry_ms(e)};
-    uint64_t d = mix(mix(0, head, sizeof head), key.p, key.n);
+    struct slice value = entry_value(e);
     switch (entry_type(e)) {
     case TYPE_LIST: return digest_list(e, d);
     case TYPE_SET: return digest_set(e, d);
@@ -236,6 +235,19 @@ static uint64_t digest_entry(const struct entry *e, uint64_t db)
     case TYPE_ZSET: return digest_zset(e, d);
     default: return mix(d, value.p, value.n);
     }
+}
+
+static uint64_t digest_entry(const struct entry *e, uint64_t db)
+{
+    struct slice key = entry_key(e);
+    uint64_t head[3] = {db, entry_type(e), (uint64_t)entry_expiry_ms(e)};
+    return digest_value(e, mix(mix(0, head, sizeof head), key.p, key.n));
+}
+
+uint64_t store_entry_digest(const struct entry *e)
+{
+    uint64_t head[2] = {entry_type(e), entry_expiry_ms(e) != 0};
+    return digest_value(e, mix(0, head, sizeof head));
 }
 
 uint64_t store_digest(struct store *s)

@@ -98,3 +98,4 @@ bool store_grow_step(struct store *s, unsigned buckets);
 
 void store_check(const struct store *s);
 uint64_t store_digest(struct store *s); /* order-free digest of all keys, values and expiries: equal stores, equal digests */
+uint64_t store_entry_digest(const struct entry *e); /* of the value, and whether it expires: the same under any key */
