@@ -45,7 +45,7 @@ endif
 CFLAGS = $(CSTD) $(WARN) $(OPT) $(ARCH) $(SAN) $(INC) -DSHERD_BUILD=\"$(BUILD)\"
 LDFLAGS = $(SAN)
 
-FOLDERS = base io route resp store command shard server
+FOLDERS = base io route resp store log command shard server
 LIB_SRC = $(foreach d,$(FOLDERS),$(wildcard src/$(d)/*.c))
 CLI_SRC = $(wildcard src/cli/*.c)
 LIB_OBJ = $(LIB_SRC:src/%.c=$(O)/obj/%.o)
