@@ -27,7 +27,7 @@ static const char *where(const struct command *c)
     case CLASS_KEYED: return "its keys";
     case CLASS_ALL: return "all shards at once";
     case CLASS_EACH: return "each shard in turn";
-    case CLASS_CURSOR: return "one shard per call";
+    case CLASS_CURSOR: return "the shard its cursor names, and on";
     }
     return "";
 }

@@ -14,7 +14,7 @@ enum command_class {
     CLASS_KEYED,  /* the shards of its keys, one or several, all held at once: atomic */
     CLASS_ALL,    /* all shards, all held at once: atomic */
     CLASS_EACH,   /* every shard in turn, one held at a time; fn runs once per shard, x->shard tells which */
-    CLASS_CURSOR, /* the one shard that the cursor in argv[1] names (exec_cursor_shard) */
+    CLASS_CURSOR, /* as CLASS_EACH, from the shard that the cursor in argv[1] names on and until the command sets x->done */
 };
 
 enum command_flag {

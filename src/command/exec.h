@@ -39,7 +39,8 @@ struct exec {
     bool have_hash;
     bool in_multi;             /* inside EXEC: a blocking command must not block */
     bool retry;                /* a blocked command tries again because a key became ready */
-    struct buf *carry;         /* CLASS_EACH: bytes kept from shard to shard (ascending; the last one answers); empty at first */
+    bool done;                 /* CLASS_CURSOR: it has answered, no further shard is needed */
+    struct buf *carry;         /* CLASS_EACH, CLASS_CURSOR: bytes kept from shard to shard (ascending; the last one answers); empty at first */
     int64_t carry_n;           /* and a number; 0 at first */
     struct {
         bool wanted;           /* set by exec_block */

@@ -130,9 +130,10 @@ struct scan {
     bool by_pattern, by_type;
     struct slice type;
     int64_t count, now_ms;
-    struct buf bytes;
-    struct reply found; /* writes to bytes */
-    size_t n;
+    uint32_t first_shard;
+    uint64_t position;
+    struct reply found; /* writes to what is carried from shard to shard: behind the number of keys found */
+    uint64_t n, visited;
 };
 
 static bool parse_scan(struct exec *x, struct scan *s)
@@ -162,6 +163,7 @@ static bool parse_scan(struct exec *x, struct scan *s)
 static void scan_visit(void *ctx, struct entry *e)
 {
     struct scan *s = ctx;
+    s->visited++;
     if (!is_live(e, s->now_ms)) return;
     if (s->by_type && !slice_is(s->type, object_type_name(entry_type(e)))) return;
     if (s->by_pattern && !glob_match(s->pattern, entry_key(e), false)) return;
@@ -169,30 +171,43 @@ static void scan_visit(void *ctx, struct entry *e)
     s->n++;
 }
 
-static void cmd_scan(struct exec *x)
+static bool open_scan(struct exec *x, struct scan *s)
 {
-    struct scan s = {.count = 10, .now_ms = x->now_ms};
-    uint64_t position;
-    uint32_t shard;
-    s.found = (struct reply){&s.bytes, x->out.resp};
-    if (!exec_cursor_parse(x->argv[1], x->route->shards, &position, &shard)) {
+    *s = (struct scan){.count = 10, .now_ms = x->now_ms, .found = {x->carry, x->out.resp}};
+    if (!exec_cursor_parse(x->argv[1], x->route->shards, &s->position, &s->first_shard)) {
         reply_error(&x->out, "ERR invalid cursor");
-        return;
+        return false;
     }
-    if (!parse_scan(x, &s)) return;
-    CHECK(shard == x->shard);
-    struct db *db = x->stores[shard]->dbs[x->db];
-    if (db)
-        table_scan(&db->keys, &position, (size_t)s.count, scan_visit, &s);
-    else
-        position = 0;
+    if (!parse_scan(x, s)) return false;
+    if (x->shard != s->first_shard) s->position = 0;
+    if (x->carry->len == 0) buf_add(x->carry, &s->n, sizeof s->n);
+    memcpy(&s->n, x->carry->p, sizeof s->n);
+    return true;
+}
+
+static void answer_scan(struct exec *x, const struct scan *s)
+{
     char cursor[NUM_I64_MAX_CHARS];
-    size_t len = num_format_u64(cursor, exec_cursor_make(position, shard, x->route->shards));
+    size_t len = num_format_u64(cursor, exec_cursor_make(s->position, x->shard, x->route->shards));
     reply_array(&x->out, 2);
     reply_bulk(&x->out, slice_of(cursor, len));
-    reply_array(&x->out, s.n);
-    buf_add_slice(x->out.out, buf_slice(&s.bytes));
-    buf_fini(&s.bytes);
+    reply_array(&x->out, s->n);
+    buf_add(x->out.out, x->carry->p + sizeof s->n, x->carry->len - sizeof s->n);
+}
+
+/* Goes on to the next shard until COUNT keys were looked at, so that a small keyspace takes one call however many shards there are. */
+static void cmd_scan(struct exec *x)
+{
+    struct scan s;
+    x->done = true;
+    if (!open_scan(x, &s)) return;
+    struct db *db = x->stores[x->shard]->dbs[x->db];
+    if (db) table_scan(&db->keys, &s.position, (size_t)(s.count - x->carry_n), scan_visit, &s);
+    else s.position = 0;
+    memcpy(x->carry->p, &s.n, sizeof s.n);
+    x->carry_n += (int64_t)s.visited;
+    x->done = s.position != 0 || x->carry_n >= s.count || is_last_shard(x);
+    if (x->done) answer_scan(x, &s);
 }
 
 /* ---- another name, another database */

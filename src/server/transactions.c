@@ -122,10 +122,13 @@ static void unwatch_command(struct exec *x)
 /* All shards of the transaction are held, so a command that visits each shard in turn does so here. */
 static void run_each(struct worker *w, struct task *t, const struct multi_command *q, const struct slice *argv)
 {
+    uint64_t position;
+    uint32_t s = 0, shards = w->engine->route.shards;
+    if (q->cmd->class == CLASS_CURSOR && !exec_cursor_parse(argv[1], shards, &position, &s)) s = 0;
     t->carry.len = 0;
     w->x.carry = &t->carry;
     w->x.carry_n = 0;
-    for (uint32_t s = 0; s < w->engine->route.shards; s++) {
+    for (w->x.done = false; s < shards && !w->x.done; s++) {
         w->x.shard = (uint16_t)s;
         task_run_command(w, t, q->cmd, argv, q->argc);
     }
@@ -137,19 +140,10 @@ static void run_queued(struct worker *w, struct conn *c)
     for (uint32_t i = 0; i < c->multi.n; i++) {
         const struct multi_command *q = &c->multi.commands[i];
         const struct slice *argv = c->multi.args + q->first_arg;
-        uint64_t position;
-        uint32_t shard;
         t->db = c->db;
         w->x.out.resp = t->resp = c->resp;
-        if (q->cmd->class == CLASS_EACH) {
-            run_each(w, t, q, argv);
-            continue;
-        }
-        if (q->cmd->class == CLASS_CURSOR) {
-            if (!exec_cursor_parse(argv[1], w->engine->route.shards, &position, &shard)) shard = 0;
-            w->x.shard = (uint16_t)shard;
-        }
-        task_run_command(w, t, q->cmd, argv, q->argc);
+        if (q->cmd->class == CLASS_EACH || q->cmd->class == CLASS_CURSOR) run_each(w, t, q, argv);
+        else task_run_command(w, t, q->cmd, argv, q->argc);
     }
 }
 

@@ -90,9 +90,12 @@ static void find_shards(struct task *t, const struct engine *e, struct request *
         r->kind = REQUEST_MANY;
         task_add_all_shards(t, r, e);
         break;
-    case CLASS_EACH: r->kind = REQUEST_EACH; break;
+    case CLASS_EACH:
+        r->kind = REQUEST_EACH;
+        r->shard = 0;
+        break;
     case CLASS_CURSOR:
-        r->kind = REQUEST_ONE;
+        r->kind = REQUEST_EACH;
         if (!exec_cursor_parse(argv[1], e->route.shards, &position, &r->shard)) r->shard = 0;
         break;
     case CLASS_LOCAL: r->kind = REQUEST_MANY; break;
@@ -271,7 +274,8 @@ static bool run_on(struct worker *w, struct task *t, struct shard *s)
 static void run_each(struct worker *w, struct task *t, struct shard *s)
 {
     task_enter(w, s);
-    struct exec *x = set_up(w, t, &t->requests[t->pos]);
+    const struct request *r = &t->requests[t->pos];
+    struct exec *x = set_up(w, t, r);
     if (t->held == 0) {
         t->carry.len = 0;
         t->carry_n = 0;
@@ -279,10 +283,11 @@ static void run_each(struct worker *w, struct task *t, struct shard *s)
     x->shard = s->id;
     x->carry = &t->carry;
     x->carry_n = t->carry_n;
+    x->done = false;
     call(w, t, x);
     t->carry_n = x->carry_n;
     count_shard(w, s, t, 1);
-    if (++t->held == w->engine->route.shards) {
+    if (x->done || r->shard + ++t->held == w->engine->route.shards) {
         t->held = 0;
         t->pos++;
     }
@@ -390,7 +395,7 @@ static bool advance(struct worker *w, struct task *t)
         const struct request *r = &t->requests[t->pos];
         struct shard *s = NULL;
         if (likely(r->kind == REQUEST_ONE)) s = &shards[r->shard];
-        else if (r->kind == REQUEST_EACH) s = &shards[t->held];
+        else if (r->kind == REQUEST_EACH) s = &shards[r->shard + t->held];
         if (!s) {
             if (!acquire(w, t) || sent_home(w, t)) return false;
             if (!run_many(w, t, NULL)) return false;

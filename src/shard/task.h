@@ -14,14 +14,14 @@ struct waiter;
 enum request_kind {
     REQUEST_ONE,  /* one shard */
     REQUEST_MANY, /* several (or no) shards, held together: task->shards[first_shard ...] ascending */
-    REQUEST_EACH, /* every shard in turn */
+    REQUEST_EACH, /* every shard in turn, from `shard` on */
 };
 
 struct request {
     const struct command *cmd;
     uint32_t first_arg, argc; /* in task->args */
     uint64_t hash;            /* of the first key, if have_hash */
-    uint32_t shard;           /* REQUEST_ONE */
+    uint32_t shard;           /* REQUEST_ONE: it; REQUEST_EACH: the first */
     uint32_t first_shard, n_shards; /* REQUEST_MANY */
     uint8_t kind;
     uint8_t flaw;             /* 0: fine; else the connection's reason not to run it */

@@ -13,7 +13,7 @@
  *     harness_free(h);
  *
  * As in the server, a command sees only the shards whose tokens it would hold: the others are NULL, so touching a key that the row does not
- * name aborts. CLASS_EACH commands run over all shards in turn, CLASS_CURSOR ones on the shard of their cursor. After each command every
+ * name aborts. CLASS_EACH commands run over all shards in turn, CLASS_CURSOR ones from the shard of their cursor on. After each command every
  * store is checked (store_check); set h->check = false for long walks. */
 #pragma once
 #include <setjmp.h>
@@ -129,12 +129,9 @@ static inline void harness_run_class(struct harness *h, struct exec *x)
         break;
     case CLASS_ALL: memcpy(h->held, h->stores, sizeof h->held); break;
     case CLASS_CURSOR:
-        exec_cursor_parse(x->argv[1], h->route.shards, &position, &shard);
-        x->shard = (uint16_t)shard;
-        harness_hold(h, shard);
-        break;
     case CLASS_EACH:
-        for (uint32_t i = 0; i < h->route.shards; i++) {
+        if (x->cmd->class == CLASS_CURSOR && !exec_cursor_parse(x->argv[1], h->route.shards, &position, &shard)) shard = 0;
+        for (uint32_t i = shard; i < h->route.shards && !x->done; i++) {
             memset(h->held, 0, sizeof h->held);
             harness_hold(h, i);
             x->shard = (uint16_t)i;
