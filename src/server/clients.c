@@ -104,7 +104,7 @@ static enum client_type parse_type(struct exec *x, struct slice word)
 /* Numbers of a connection that its own thread may be changing. */
 struct glance {
     size_t in, in_cap, out, out_cap, flying;
-    int multi, watch;
+    int fd, multi, watch;
     uint16_t db;
     uint8_t resp;
     bool blocked, closing, close_after_reply, no_evict, no_touch;
@@ -118,6 +118,7 @@ struct glance {
 __attribute__((no_sanitize("thread"))) static struct glance glance_at(const struct conn *c)
 {
     struct glance g;
+    g.fd = SEE(c->stream.fd);
     g.in = SEE(c->in.len);
     g.in_cap = SEE(c->in.cap);
     g.out = SEE(c->stream.out.len);
@@ -169,7 +170,7 @@ static void describe(struct buf *out, const struct exec *x, const struct conn *c
     int64_t idle = (x->now_ms - __atomic_load_n(&c->active_ms, __ATOMIC_RELAXED)) / 1000;
     size_t multi_bytes = g.multi > 0 ? (size_t)g.multi * sizeof(struct multi_command) : 0;
     buf_printf(out, "id=%llu addr=%s laddr=%s fd=%d name=%s age=%lld idle=%lld flags=", (unsigned long long)c->id, c->peer, c->local,
-               c->stream.fd, text_or_empty(c->name), (long long)(age < 0 ? 0 : age), (long long)(idle < 0 ? 0 : idle));
+               g.fd, text_or_empty(c->name), (long long)(age < 0 ? 0 : age), (long long)(idle < 0 ? 0 : idle));
     add_flags(out, c, &g);
     buf_printf(out, " db=%d sub=%u psub=%u ssub=%u multi=%d watch=%d qbuf=%zu qbuf-free=%zu argv-mem=0 multi-mem=%zu", g.db,
                subscribe_count(c, SUBSCRIBE_CHANNEL), subscribe_count(c, SUBSCRIBE_PATTERN), subscribe_count(c, SUBSCRIBE_SHARD), g.multi,
