@@ -83,6 +83,7 @@ struct conn *conn_new(struct front *f, int fd, bool is_unix)
     f->conns = c;
     f->n_conns++;
     pthread_mutex_unlock(&f->lock);
+    f->n_unfreed++;
     stream_open(f->loop, &c->stream, fd, c);
     return c;
 }
@@ -146,6 +147,7 @@ void conn_freed(struct conn *c)
 {
     struct server *s = server_of(c);
     transactions_reset(c);
+    c->front->n_unfreed--;
     if (c->batch) front_batch_put(c->front, c->batch);
     parse_fini(&c->parser);
     buf_fini(&c->in);

@@ -261,7 +261,7 @@ static bool stopped(struct front *f)
         next = c->next;
         if (conn_idle(c) || c->waiter || c->paused) conn_close(c);
     }
-    return f->n_conns == 0;
+    return f->n_unfreed == 0;
 }
 
 /* ---- the thread */

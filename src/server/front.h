@@ -24,6 +24,7 @@ struct front {
     pthread_mutex_t lock; /* the list of connections and their texts: held for changes, and by readers on other threads */
     struct conn *conns;
     uint32_t n_conns;
+    uint32_t n_unfreed; /* and those that are closed, but that the loop has not let go of */
     struct conn *ready, **ready_end; /* to be run in this turn */
     struct batch *spare_batches;
     struct slice *argv; /* the parser's scratch */
