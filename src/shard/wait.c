@@ -97,15 +97,18 @@ static bool waits_for(const struct waiter *wt, enum type t)
 }
 
 /* Tries to serve the first fitting waiter of a ready key. One that spans shards is tried by a task of its own, which calls the key ready
- * again when it ends; so does one that was served here: both ways the next in line gets its turn. */
+ * again when it has served; so does one that was served here: both ways the next in line gets its turn. While such a task is under way nobody
+ * behind its waiter is served: it needs this shard too, so it will see what is there now. */
 static void serve_key(struct worker *w, struct shard *s, enum type type, struct interest *i)
 {
     for (; i; i = i->next) {
         struct waiter *wt = i->waiter;
-        int waiting = WAIT_WAITING;
-        if (i->dirty || !waits_for(wt, type) ||
-            !atomic_compare_exchange_strong(&wt->state, &waiting, WAIT_ATTEMPT))
-            continue;
+        int state = WAIT_WAITING;
+        if (i->dirty || !waits_for(wt, type)) continue;
+        if (!atomic_compare_exchange_strong(&wt->state, &state, WAIT_ATTEMPT)) {
+            if (state == WAIT_ATTEMPT) return;
+            continue; /* cancelled, not yet out of line */
+        }
         wt->task.blocked = NULL;
         if (wt->task.requests[0].kind == REQUEST_ONE) task_attempt(w, &wt->task, s);
         else task_schedule(w, &wt->task);
