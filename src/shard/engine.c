@@ -9,7 +9,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-enum { DRAIN_ROUNDS = 4 }; /* a helper empties a mailbox this often, then the home worker gets the token */
+/* How often a worker empties a mailbox that keeps filling before the token goes to the home worker's inbox: a helper soon, so that no connection's thread is captured
+ * by a hot shard; the home worker later, to itself, so that its connections and other shards have their turn in between. */
+enum { HELPER_ROUNDS = 4, HOME_ROUNDS = 16 };
 
 struct engine *engine_new(uint32_t shards, uint64_t seed, const struct command_table *commands)
 {
@@ -117,22 +119,19 @@ static bool drain(struct worker *w, struct shard *s)
         struct mail *m = s->backlog;
         if (m) s->backlog = NULL;
         else if (likely(!atomic_load(&s->inbox)) || !(m = mailbox_take(&s->inbox))) return true;
-        if (round >= DRAIN_ROUNDS && s->home != w->id) { /* helped enough: no connection's thread is captured by a hot shard */
+        if (unlikely(round >= (s->home == w->id ? HOME_ROUNDS : HELPER_ROUNDS))) {
             s->backlog = m;
             s->handover = (struct mail){.to_worker = receive_token};
-            STAT_ADD(w->stats.handovers, 1);
+            if (s->home != w->id) STAT_ADD(w->stats.handovers, 1);
             engine_send(w->engine, s->home, &s->handover);
             return false;
         }
         while (m) {
-            struct mail *rest = m->next;
+            s->backlog = m->next; /* before: a task that takes the token along may be past its end elsewhere when to_shard returns */
             atomic_fetch_sub_explicit(&s->depth, 1, memory_order_relaxed);
             STAT_ADD(w->stats.helped, 1);
-            if (!m->to_shard(w, s, m)) { /* the task owns the shard from here on; it releases it later */
-                s->backlog = rest;
-                return false;
-            }
-            m = rest;
+            if (!m->to_shard(w, s, m)) return false;
+            m = s->backlog;
         }
     }
 }
@@ -148,11 +147,11 @@ static void release_later(struct worker *w, struct shard *s)
 
 void engine_release(struct worker *w, struct shard *s)
 {
-    if (unlikely(w->draining)) {
+    if (unlikely(w->occupied)) {
         release_later(w, s);
         return;
     }
-    w->draining = true;
+    w->occupied = true;
     for (;;) {
         while (drain(w, s)) {
             atomic_store(&s->token, 0);
@@ -161,7 +160,13 @@ void engine_release(struct worker *w, struct shard *s)
         if (likely(!w->n_release_later)) break;
         s = w->release_later[--w->n_release_later];
     }
-    w->draining = false;
+    w->occupied = false;
+}
+
+void engine_release_rest(struct worker *w)
+{
+    if (likely(w->occupied || !w->n_release_later)) return;
+    engine_release(w, w->release_later[--w->n_release_later]);
 }
 
 void engine_publish(struct shard *s) { atomic_store_explicit(&s->bytes, store_bytes(s->store), memory_order_relaxed); }

@@ -15,7 +15,8 @@
  *      no starvation.
  *  R4. A worker's inbox is pushed first and its `sleeping` flag read after (seq_cst); the worker sets the flag first and looks
  *      at the inbox after.
- *  R5. Work found while draining never recurses: what needs another token goes to the worker's runnable list. */
+ *  R5. Running a mailbox or a command never recurses: a task that needs another token goes to the worker's runnable list, a token that becomes
+ *      free meanwhile is released (and its mailbox run) afterwards. */
 #pragma once
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -80,8 +81,8 @@ struct worker {
     int wake_fd;               /* eventfd: written to end its sleep */
     struct task *runnable;     /* tasks that can go on, oldest first */
     struct task **runnable_end;
-    bool draining;
-    struct shard **release_later; /* tokens to release when the drain in progress is over */
+    bool occupied;                /* a mailbox or a command is being run */
+    struct shard **release_later; /* tokens to release when that is over */
     uint32_t n_release_later, cap_release_later;
     int64_t now_ms;            /* the turn's time */
     uint64_t now_ticks;        /* when it was read */
@@ -128,6 +129,7 @@ static inline bool engine_try(struct shard *s)
     return !atomic_load(&s->token) && atomic_compare_exchange_strong(&s->token, &free_token, 1);
 }
 void engine_release(struct worker *w, struct shard *s);
+void engine_release_rest(struct worker *w); /* what came free during a command that held no token itself */
 void engine_publish(struct shard *s); /* under the token: makes its byte count visible to all */
 void engine_publish_numbers(struct shard *s); /* under the token: and how many keys there are */
 void engine_post(struct worker *w, struct shard *s, struct mail *m); /* takes m */

@@ -162,7 +162,10 @@ static void call(struct worker *w, const struct task *t, struct exec *x)
     x->now_ms = w->now_ms;
     struct buf *out = x->out.out;
     size_t reply_at = out->len;
+    bool was_occupied = w->occupied;
+    w->occupied = true; /* what the command posts or releases runs after it: x is in use */
     x->cmd->fn(x);
+    w->occupied = was_occupied;
     bool failed = out->len > reply_at && out->p[reply_at] == '-';
     count_command(w, t, x, clock_ticks() - start, failed);
     if (unlikely(failed) && e->hooks.error)
@@ -332,6 +335,7 @@ static bool run_many(struct worker *w, struct task *t, const struct shard *keep)
         struct shard *s = &shards[ids[i]];
         if (s != keep) engine_release(w, s);
     }
+    if (n == 0) engine_release_rest(w);
     return ours;
 }
 

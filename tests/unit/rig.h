@@ -16,6 +16,7 @@
  *     SPIN key us          holds the key's token for that long
  * A failure inside a worker thread ends the process with a message: cmocka's jumps are for the main thread alone. */
 #pragma once
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -123,8 +124,7 @@ static void rig_spin_command(struct exec *x)
 {
     int64_t us, end;
     if (!exec_arg_i64(x, x->argv[2], &us)) return;
-    for (end = clock_mono_us() + us; clock_mono_us() < end;) {
-    }
+    for (end = clock_mono_us() + us; clock_mono_us() < end;) sched_yield(); /* as if preempted: the others come and find the token busy */
     reply_ok(&x->out);
 }
 
