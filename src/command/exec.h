@@ -42,6 +42,7 @@ struct exec {
     bool done;                 /* CLASS_CURSOR: it has answered, no further shard is needed */
     struct buf *carry;         /* CLASS_EACH, CLASS_CURSOR: bytes kept from shard to shard (ascending; the last one answers); empty at first */
     int64_t carry_n;           /* and a number; 0 at first */
+    uint64_t carry_ticks;      /* the caller's: time spent on the shards so far */
     struct {
         bool wanted;           /* set by exec_block */
         int64_t timeout_ms;    /* 0: for ever */

@@ -15,6 +15,7 @@
 #include "server/front.h"
 #include "server/sampler.h"
 #include "server/stats.h"
+#include "server/subscribe.h"
 #include "server/totals.h"
 #include "store/entry.h"
 
@@ -171,6 +172,9 @@ static void add_stats(struct report *r)
     add_num(r, "evicted_keys", t.of[TOTAL_EVICTED]);
     add_num(r, "keyspace_hits", t.of[TOTAL_HITS]);
     add_num(r, "keyspace_misses", t.of[TOTAL_MISSES]);
+    add_num(r, "pubsub_channels", subscribe_names(r->s, SUBSCRIBE_CHANNEL));
+    add_num(r, "pubsub_patterns", subscribe_names(r->s, SUBSCRIBE_PATTERN));
+    add_num(r, "pubsubshard_channels", subscribe_names(r->s, SUBSCRIBE_SHARD));
     buf_add_str(r->out, "latest_fork_usec:0\r\ntotal_forks:0\r\nmigrate_cached_sockets:0\r\nslave_expires_tracked_keys:0\r\n"
                         "active_defrag_hits:0\r\nactive_defrag_misses:0\r\nunexpected_error_replies:0\r\n");
     add_num(r, "total_error_replies", errors);

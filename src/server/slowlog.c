@@ -98,13 +98,10 @@ static struct entry_arg add_text(struct slow_entry *e, struct slice s)
     return end_text(e, from);
 }
 
-/* A password stays out of the log. */
+/* A password stays out of the log. (AUTH and HELLO are never noted.) */
 static bool is_secret(const struct exec *x, uint32_t i)
 {
-    const struct slice *argv = x->argv;
-    if (strcmp(x->cmd->name, "auth") == 0) return i > 0;
-    if (strcmp(x->cmd->name, "hello") == 0) return (i > 2 && slice_is(argv[i - 1], "auth")) || (i > 3 && slice_is(argv[i - 2], "auth"));
-    return strcmp(x->cmd->name, "config") == 0 && i > 2 && slice_is(argv[i - 1], "requirepass");
+    return strcmp(x->cmd->name, "config") == 0 && i > 2 && slice_is(x->argv[i - 1], "requirepass");
 }
 
 static struct entry_arg add_arg(struct slow_entry *e, const struct exec *x, uint32_t i)

@@ -126,6 +126,15 @@ static void registry_leave(struct pubsub *p, const struct name *name, uint32_t f
     pthread_rwlock_unlock(&p->lock);
 }
 
+uint64_t subscribe_names(struct server *s, enum subscribe_kind kind)
+{
+    struct pubsub *p = s->pubsub;
+    pthread_rwlock_rdlock(&p->lock);
+    uint64_t n = p->n_names[kind];
+    pthread_rwlock_unlock(&p->lock);
+    return n;
+}
+
 /* ---- a front's topics and a client's subscriptions */
 
 struct subscription {
@@ -498,11 +507,7 @@ static void pubsub_shardnumsub(struct exec *x) { count_subscribers(x, SUBSCRIBE_
 
 static void pubsub_numpat(struct exec *x)
 {
-    struct pubsub *p = registry_of(conn_of(x));
-    pthread_rwlock_rdlock(&p->lock);
-    uint64_t n = p->n_names[SUBSCRIBE_PATTERN];
-    pthread_rwlock_unlock(&p->lock);
-    reply_int(&x->out, (int64_t)n);
+    reply_int(&x->out, (int64_t)subscribe_names(conn_of(x)->front->server, SUBSCRIBE_PATTERN));
 }
 
 static void pubsub_command(struct exec *x)

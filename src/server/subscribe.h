@@ -22,5 +22,6 @@ uint64_t subscribe_publish(struct server *s, enum subscribe_kind kind, struct sl
 
 void subscribe_drop(struct conn *c); /* the connection leaves all channels, silently: closing, RESET */
 uint32_t subscribe_count(const struct conn *c, enum subscribe_kind kind);
+uint64_t subscribe_names(struct server *s, enum subscribe_kind kind); /* channels or patterns with a subscriber, in the whole server; any thread */
 
 extern const struct command_family subscribe_family; /* SUBSCRIBE PSUBSCRIBE SSUBSCRIBE UNSUBSCRIBE ... PUBLISH SPUBLISH PUBSUB */

@@ -128,6 +128,7 @@ static void run_each(struct worker *w, struct task *t, const struct multi_comman
     t->carry.len = 0;
     w->x.carry = &t->carry;
     w->x.carry_n = 0;
+    w->x.carry_ticks = 0;
     for (w->x.done = false; s < shards && !w->x.done; s++) {
         w->x.shard = (uint16_t)s;
         task_run_command(w, t, q->cmd, argv, q->argc);

@@ -153,6 +153,14 @@ static void count_command(struct worker *w, const struct task *t, struct exec *x
         e->hooks.slow(e->hooks.ctx, t, x, ticks);
 }
 
+/* A command that visits shards in turn counts once, with the time of all its visits. True: this was the last. */
+static bool count_visit(const struct worker *w, struct exec *x, uint64_t *ticks)
+{
+    x->carry_ticks += *ticks;
+    *ticks = x->carry_ticks;
+    return x->done || x->shard + 1u == w->engine->route.shards;
+}
+
 /* Calls the command's function and accounts for it. */
 static void call(struct worker *w, const struct task *t, struct exec *x)
 {
@@ -167,7 +175,9 @@ static void call(struct worker *w, const struct task *t, struct exec *x)
     x->cmd->fn(x);
     w->occupied = was_occupied;
     bool failed = out->len > reply_at && out->p[reply_at] == '-';
-    count_command(w, t, x, clock_ticks() - start, failed);
+    uint64_t ticks = clock_ticks() - start;
+    if (unlikely(x->cmd->class >= CLASS_EACH) && !count_visit(w, x, &ticks)) return;
+    count_command(w, t, x, ticks, failed);
     if (unlikely(failed) && e->hooks.error)
         e->hooks.error(e->hooks.ctx, w, slice_of(out->p + reply_at, out->len - reply_at));
     STAT_ADD(w->stats.commands, 1);
@@ -282,13 +292,16 @@ static void run_each(struct worker *w, struct task *t, struct shard *s)
     if (t->held == 0) {
         t->carry.len = 0;
         t->carry_n = 0;
+        t->carry_ticks = 0;
     }
     x->shard = s->id;
     x->carry = &t->carry;
     x->carry_n = t->carry_n;
     x->done = false;
+    x->carry_ticks = t->carry_ticks;
     call(w, t, x);
     t->carry_n = x->carry_n;
+    t->carry_ticks = x->carry_ticks;
     count_shard(w, s, t, 1);
     if (x->done || r->shard + ++t->held == w->engine->route.shards) {
         t->held = 0;

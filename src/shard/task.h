@@ -48,6 +48,7 @@ struct task {
     struct buf *out;
     struct buf carry;        /* REQUEST_EACH */
     int64_t carry_n;
+    uint64_t carry_ticks;
     uint16_t home, db;
     uint8_t resp;
     bool sync;               /* still on the thread that started it */
