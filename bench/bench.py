@@ -40,11 +40,11 @@ class Results:
         if os.path.exists(self.path):
             with open(self.path, encoding="utf-8") as f:
                 self.data = json.load(f)
-        self.data["quick"] = quick
+        self.quick = quick
 
     def put(self, name, section):
         taken = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-        self.data["sections"][name] = section | {"taken": taken}
+        self.data["sections"][name] = section | {"taken": taken, "quick": self.quick}
         replace_file(self.path, json.dumps(self.data, indent=1) + "\n")
 
     def render(self):

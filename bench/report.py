@@ -30,8 +30,13 @@ def ratio(a, b):
     return a / b if a is not None and b else None
 
 
-def ratio_text(r):
-    return "–" if r is None else f"{r:.2f}"
+def ratio_text(name, ours, theirs):
+    r = ratio(ours.get(name), theirs.get(name))
+    return "–" if r is None else f"{r:.2f}" + ("~" if ours.get("disturbed") or theirs.get("disturbed") else "")
+
+
+def scaled(x, factor):
+    return None if x is None else x * factor
 
 
 def labels_of(section, default=ORDER):
@@ -56,68 +61,74 @@ def own_limit(section):
     return "limit-uring" if section.get("sherd_io") == "uring" else "limit-epoll"
 
 
-# ---- goals: (what, measured, goal, reached or None when it could not be measured)
+# ---- goals. Figures of disturbed runs are shown but never judged: they tell about the machine's other users.
 
-def goal(what, measured, target, reached, form="{:.2f}"):
-    known = measured is not None and target is not None
+COMPARE = {"<=": ("≤", lambda a, b: a <= b), "<": ("<", lambda a, b: a < b), ">=": ("≥", lambda a, b: a >= b)}
+
+
+def goal(what, measured, how, target, entries=(), form="{:.2f}"):
+    """entries: the measurements that the two numbers come from."""
+    sign, holds = COMPARE[how]
+    verdict = "not measured" if measured is None or target is None else "disturbed" if any(e.get("disturbed") for e in entries) \
+        else "reached" if holds(measured, target) else "not reached"
     return {"what": what, "measured": form.format(measured) if measured is not None else "–",
-            "goal": ("≤ " if reached == "<=" else "< " if reached == "<" else "≥ ") + form.format(target) if target is not None else "–",
-            "reached": None if not known else
-            measured <= target if reached == "<=" else measured < target if reached == "<" else measured >= target}
+            "goal": f"{sign} {form.format(target)}" if target is not None else "–", "verdict": verdict}
+
+
+def versus(what, name, ours, how, theirs, form="{:.2f}"):
+    """A goal that another server's figure sets."""
+    return goal(what, ours.get(name), how, theirs.get(name), (ours, theirs), form)
+
+
+def share(what, name, ours, how, theirs, target):
+    """A goal for the ratio to another server's figure."""
+    return goal(what, ratio(ours.get(name), theirs.get(name)), how, target, (ours, theirs))
 
 
 def throughput_goals(s):
-    cells, limit, out = s["cells"], own_limit(s), []
-    for cell in cells:
+    limit, out = own_limit(s), []
+    for cell, row in s["cells"].items():
         word, pipeline = cell.split("/")
         name = f"{WORDS[word]}, pipeline {pipeline}"
-        share = ratio(value(cells, cell, "sherd", "ops_per_s"), value(cells, cell, limit, "ops_per_s"))
-        out.append(goal(f"{name}: throughput / {limit}", share, LIMIT_SHARE[int(pipeline)], ">="))
-        cpu = value(cells, cell, "sherd", "server_us_per_op")
-        out.append(goal(f"{name}: CPU µs/op below valkey's", cpu, value(cells, cell, "valkey", "server_us_per_op"), "<"))
+        sherd, top, valkey, redis = (row.get(x, {}) for x in ("sherd", limit, "valkey", "redis"))
+        out.append(share(f"{name}: throughput / {limit}", "ops_per_s", sherd, ">=", top, LIMIT_SHARE[int(pipeline)]))
+        out.append(versus(f"{name}: CPU µs/op below valkey's", "server_us_per_op", sherd, "<", valkey))
         if pipeline == "1":
-            out.append(goal(f"{name}: CPU / {limit}'s", ratio(cpu, value(cells, cell, limit, "server_us_per_op")), CPU_OVER_LIMIT, "<="))
-            out.append(goal(f"{name}: p99 µs, not above redis's", value(cells, cell, "sherd", "p99_us"),
-                            value(cells, cell, "redis", "p99_us"), "<=", "{:.0f}"))
+            out.append(share(f"{name}: CPU / {limit}'s", "server_us_per_op", sherd, "<=", top, CPU_OVER_LIMIT))
+            out.append(versus(f"{name}: p99 µs, not above redis's", "p99_us", sherd, "<=", redis, "{:.0f}"))
     return out
 
 
 def multi_goals(s):
-    cells = s["cells"]
-    return [goal(f"{WORDS[c.split('/')[0]]}, pipeline {c.split('/')[1]}: throughput / valkey",
-                 ratio(value(cells, c, "sherd", "ops_per_s"), value(cells, c, "valkey", "ops_per_s")), MULTI_FACTOR, ">=") for c in cells]
+    return [share(f"{WORDS[cell.split('/')[0]]}, pipeline {cell.split('/')[1]}: throughput / valkey", "ops_per_s", row.get("sherd", {}), ">=",
+                  row.get("valkey", {}), MULTI_FACTOR) for cell, row in s["cells"].items()]
 
 
 def latency_goals(s):
-    cells = s["cells"]
-    return [goal(f"at {int(c.split('/')[1]):,} operations/s: p99 µs, not above redis's", value(cells, c, "sherd", "p99_us"),
-                 value(cells, c, "redis", "p99_us"), "<=", "{:.0f}") for c in cells]
+    return [versus(f"at {int(cell.split('/')[1]):,} operations/s: p99 µs, not above redis's", "p99_us", row.get("sherd", {}), "<=",
+                   row.get("redis", {}), "{:.0f}") for cell, row in s["cells"].items()]
 
 
 def memory_goals(s):
-    return [goal(f"bytes per key, values of {size}", row.get("sherd", {}).get("per_key"), BYTES_PER_KEY[size], "<=", "{:.1f}")
+    return [goal(f"bytes per key, values of {size}", row.get("sherd", {}).get("per_key"), "<=", BYTES_PER_KEY[size], form="{:.1f}")
             for size, row in s["sizes"].items()]
 
 
 def growth_goals(s):
-    noise = s["fills"].get("limit-epoll", {}).get("max_us")
-    return [goal("slowest batch of a growing table, ms, against the noise on limit + 1 ms",
-                 scaled(s["fills"].get("sherd", {}).get("max_us"), 1e-3), scaled(noise and noise + GROWTH_OVER_NOISE_US, 1e-3), "<=")]
-
-
-def scaled(x, factor):
-    return None if x is None else x * factor
+    sherd, limit = (s["fills"].get(x, {}) for x in ("sherd", "limit-epoll"))
+    bound = limit["max_us"] + GROWTH_OVER_NOISE_US if "max_us" in limit else None
+    return [goal("slowest batch of a growing table, µs, against the noise on limit + 1 ms", sherd.get("max_us"), "<=", bound, (sherd, limit),
+                 "{:.0f}")]
 
 
 def idle_goals(s):
-    return [goal("idle, ms of CPU per second, not above redis's", s["idle"].get("sherd", {}).get("cpu_ms_per_s"),
-                 s["idle"].get("redis", {}).get("cpu_ms_per_s"), "<=")]
+    return [versus("idle, ms of CPU per second, not above redis's", "cpu_ms_per_s", s["idle"].get("sherd", {}), "<=", s["idle"].get("redis", {}))]
 
 
 def busy_goals(s):
-    theirs = s["busy"].get("redis", {}).get("same", {}).get("p99_us")
-    return [goal(f"one shard busy, {label}: p99 µs of other shards' GETs below redis's",
-                 s["busy"].get(label, {}).get("other", {}).get("p99_us"), theirs, "<", "{:.0f}") for label in ("sherd", "sherd-8")]
+    redis = s["busy"].get("redis", {}).get("same", {})
+    return [versus(f"one shard busy, {label}: p99 µs of other shards' GETs below redis's", "p99_us",
+                   s["busy"].get(label, {}).get("other", {}), "<", redis, "{:.0f}") for label in ("sherd", "sherd-8")]
 
 
 GOALS = {"throughput": throughput_goals, "multi": multi_goals, "latency": latency_goals, "memory": memory_goals, "growth": growth_goals, "idle": idle_goals,
@@ -125,12 +136,16 @@ GOALS = {"throughput": throughput_goals, "multi": multi_goals, "latency": latenc
 
 
 def all_goals(results):
-    return {name: make(results["sections"][name]) for name, make in GOALS.items() if name in results["sections"]}
+    """{section: goals}. The goals are set for full-sized runs, so a quick one is not judged."""
+    goals = {name: make(results["sections"][name]) for name, make in GOALS.items() if name in results["sections"]}
+    for g in (g for name, section in goals.items() if results["sections"][name].get("quick") for g in section):
+        g["verdict"] = "quick run" if g["verdict"] != "not measured" else g["verdict"]
+    return goals
 
 
 def goal_rows(goals):
-    sign = {True: "reached", False: "**not reached**", None: "not measured"}
-    return [[g["what"], g["measured"], g["goal"], sign[g["reached"]]] for g in goals]
+    words = {"not reached": "**not reached**", "disturbed": "not judged: disturbed", "quick run": "not judged: quick run"}
+    return [[g["what"], g["measured"], g["goal"], words.get(g["verdict"], g["verdict"])] for g in goals]
 
 
 # ---- tables
@@ -143,10 +158,7 @@ def cell_tables(s, limit):
         rows = []
         for label in labels_of(s):
             e = row.get(label, {})
-            rate = e.get("ops_per_s")
-            rows.append([label, figure(e, "ops_per_s", 1e-3), ratio_text(ratio(rate, value(s["cells"], cell, limit, "ops_per_s"))),
-                         ratio_text(ratio(rate, value(s["cells"], cell, "valkey", "ops_per_s"))),
-                         ratio_text(ratio(rate, value(s["cells"], cell, "redis", "ops_per_s"))),
+            rows.append([label, figure(e, "ops_per_s", 1e-3)] + [ratio_text("ops_per_s", e, row.get(x, {})) for x in (limit, "valkey", "redis")] + [
                          figure(e, "server_us_per_op", 1, 2), figure(e, "client_us_per_op", 1, 2),
                          figure(e, "p50_us"), figure(e, "p99_us"), figure(e, "p999_us"), figure(e, "spread", 100)])
         out.append(f"### {WORDS[word]}, pipeline {pipeline}\n\n" + table(
@@ -270,15 +282,16 @@ def plots(results):
 def markdown(results):
     goals = all_goals(results)
     flat = [g for section in goals.values() for g in section]
-    reached, missed = sum(g["reached"] is True for g in flat), sum(g["reached"] is False for g in flat)
+    count = {v: sum(g["verdict"] == v for g in flat) for v in ("reached", "not reached")}
     m = results["machine"]
     parts = ["# Benchmark results",
              "Written by `make bench`; how to read it: [bench/README.md](../../bench/README.md). Figures compare within this run only."
-             + ("\n\n**A quick run: it shows that everything works, not how fast it is.**" if results.get("quick") else ""),
+             + ("\n\n**Holds quick runs: they show that everything works, not how fast it is.**"
+                if any(s.get("quick") for s in results["sections"].values()) else ""),
              f"{m['cores']} cores ({m['cpu']}), {m['memory_gib']} GiB, Linux {m['kernel']}; client and server share the cores. "
              + "Versions: " + ", ".join(f"{n} {v}" for n, v in m["versions"].items() if v) + ". "
-             "`~` marks a figure for which no undisturbed runs could be had.",
-             f"## Goals: {reached} reached, {missed} not reached, {len(flat) - reached - missed} not measured"]
+             "`~` marks a figure for which too few undisturbed runs could be had; no goal is judged by it.",
+             f"## Goals: {count['reached']} reached, {count['not reached']} not reached, {len(flat) - sum(count.values())} not judged"]
     parts.append(table(["goal", "measured", "wanted", "result"], goal_rows(flat)))
     for name, (title, text) in TEXT.items():
         section = results["sections"].get(name)

@@ -241,6 +241,7 @@ def growth(plan):
             entry.setdefault("runs", []).append(done)
             best = min(entry["runs"], key=lambda r: r["max_us"])
             entry |= {k: best[k] for k in ("max_us", "max_at_op", "p999_us", "p99_us", "p50_us", "seconds", "foreign_cores")}
+            entry["disturbed"] = best["foreign_cores"] > plan.foreign_max
             plan.say(f"  fill {turn + 1}: {label} {done['seconds']:.1f} s, slowest batch {done['max_us'] / 1000:.2f} ms")
             plan.progress({"keys": keys, "missing": missing, "fills": fills})
     return {"keys": keys, "missing": missing, "fills": fills}
@@ -365,18 +366,22 @@ def busy_parts(server, keys):
     return {part: {"chosen": chosen_file(server, part, numbers)} for part, numbers in parts.items() if numbers}, None
 
 
+def judged(plan, run):
+    return run | {"disturbed": run["foreign_cores"] > plan.foreign_max}
+
+
 def busy_one(plan, server, keys):
     with Resp(server.port) as client:
         command, slow_ms = make_slow(client)
     parts, note = ({"same": {"keys": keys}}, "one thread, one keyspace") if server.name != "sherd" else busy_parts(server, keys)
     seconds = plan.scale(3.0, 1.0)
     entry = {"command": " ".join(command), "slow_ms": slow_ms, "note": note,
-             "quiet": load(server, workload="get", keys=keys, seconds=seconds)}
+             "quiet": judged(plan, load(server, workload="get", keys=keys, seconds=seconds))}
     abuser = multiprocessing.Process(target=abuse, args=(server.port, command), daemon=True)
     abuser.start()
     try:
         for part, options in parts.items():
-            entry[part] = load(server, helpers=[abuser.pid], workload="get", seconds=seconds, **options)
+            entry[part] = judged(plan, load(server, helpers=[abuser.pid], workload="get", seconds=seconds, **options))
     finally:
         abuser.terminate()
         abuser.join()

@@ -183,6 +183,20 @@ def test_the_report_tells_goals_and_what_is_missing():
     assert re.search(r"p99 µs, not above redis's \| 2 \| – \| not measured", text)
 
 
+def test_no_goal_is_judged_by_a_disturbed_figure():
+    results = sample_results()
+    results["sections"]["throughput"]["cells"]["get/1"]["limit-epoll"]["disturbed"] = True
+    text = report.markdown(results)
+    assert "GET, pipeline 1: throughput / limit-epoll | 0.96 | ≥ 0.95 | not judged: disturbed" in text
+    assert "SET, pipeline 1: throughput / limit-epoll | 0.96 | ≥ 0.95 | reached" in text
+
+
+def test_no_goal_is_judged_by_a_quick_run():
+    results = sample_results()
+    results["sections"]["memory"]["quick"] = True
+    assert "values of 16 | 57.0 | ≤ 56.0 | not judged: quick run" in report.markdown(results)
+
+
 def test_plots_are_well_formed_and_know_every_server():
     drawn = report.plots(sample_results())
     assert set(drawn) == {"throughput.svg", "cpu.svg", "multi.svg", "memory.svg"}
