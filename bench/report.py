@@ -219,10 +219,10 @@ def workers_text(s):
     rows = [[x] + [figure(s["cells"].get(c, {}).get(x), n, f, d) for c in s["cells"]
                    for n, f, d in (("ops_per_s", 1e-3, 0), ("server_us_per_op", 1, 2), ("p99_us", 1, 0))] for x in names]
     head = ["workers"] + [f"{c.replace('/', ' P')} {n}" for c in s["cells"] for n in ("kops/s", "CPU µs/op", "p99 µs")]
-    counters = "\n".join(f"- {x}: " + (", ".join(f"{k} {v.strip()}" for k, v in c.items()) or "INFO has no local/foreign counters")
+    counters = "\n".join(f"- {x}: " + (", ".join(f"{k} {v:,}" for k, v in c.items()) or "INFO has no local/foreign counters")
                          for x, c in s["counters"].items())
     return ("With n workers, (n-1)/n of the keys live on another worker's shard than the connection's. More workers than cores "
-            "also cost scheduling.\n\n" + table(head, rows) + ("\n\nCounters of INFO after the runs:\n\n" + counters if counters else ""))
+            "also cost scheduling.\n\n" + table(head, rows) + ("\n\nCommands by where they ran, from INFO after fill and runs:\n\n" + counters if counters else ""))
 
 
 def busy_text(s):

@@ -269,6 +269,16 @@ def idle(plan):
 
 # ---- 6: what a foreign key costs
 
+def shard_counters(info):
+    """INFO's lines "shardN:keys=...,local=...,foreign=...,mailbox=..." added up; empty if there are none."""
+    total = {}
+    for name, fields in info.items():
+        if re.fullmatch(r"shard\d+", name):
+            for word, count in re.findall(r"\b(local|foreign|mailbox)=(\d+)", fields):
+                total[word] = total.get(word, 0) + int(count)
+    return total
+
+
 def workers(plan):
     """The more workers, the more keys belong to another worker's shard than the connection's: 1/2, 7/8, 31/32 of them."""
     keys = plan.scale(1_000_000, 100_000)
@@ -278,8 +288,7 @@ def workers(plan):
         result = {"keys": keys, "missing": missing, "cells": run_cells(plan, servers, cells), "counters": {}}
         for label, server in servers.items():
             server.resume()
-            result["counters"][label] = {k: v for k, v in server.info().items()
-                                         if re.search(r"local|foreign", k) and re.fullmatch(r"[\d.]+", v.strip())}
+            result["counters"][label] = shard_counters(server.info())
             server.pause()
     return result
 

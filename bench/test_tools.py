@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import plot  # noqa: E402
 import report  # noqa: E402
 from peers import ORDER, PEERS, Resp, Server, ServerError  # noqa: E402
-from sections import LOAD, LoadError, load, make_slow, shards_of, summary  # noqa: E402
+from sections import LOAD, LoadError, load, make_slow, shard_counters, shards_of, summary  # noqa: E402
 
 
 def free_port():
@@ -156,6 +156,12 @@ def test_a_keys_shard_is_read_from_either_command():
     assert shards_of(Told(lambda c: "Value at:0x1 refcount:1 shard:3 lru:1" if c[0] == "DEBUG" else refuse), ["a", "b"]) == [3, 3]
     assert shards_of(Told(lambda c: refuse if c[0] == "DEBUG" else str(len(c[1]))), ["a", "bb"]) == [1, 2]
     assert shards_of(Told(lambda c: "Value at:0x1 refcount:1" if c[0] == "DEBUG" else refuse), ["a"]) is None
+
+
+def test_counters_of_all_shards_are_added_up():
+    assert shard_counters({"shard0": "keys=9,local=1,foreign=2,mailbox=0,home=0", "shard1": "keys=1,local=10,foreign=20,mailbox=3", "shards": "2"}) \
+        == {"local": 11, "foreign": 22, "mailbox": 3}
+    assert shard_counters({"redis_version": "7"}) == {}
 
 
 def test_a_server_without_a_slow_command_says_so():
