@@ -270,11 +270,11 @@ def idle(plan):
 # ---- 6: what a foreign key costs
 
 def shard_counters(info):
-    """INFO's lines "shardN:keys=...,local=...,foreign=...,mailbox=..." added up; empty if there are none."""
+    """INFO's lines "shardN:keys=...,local=...,foreign=..." added up; empty if there are none."""
     total = {}
     for name, fields in info.items():
         if re.fullmatch(r"shard\d+", name):
-            for word, count in re.findall(r"\b(local|foreign|mailbox)=(\d+)", fields):
+            for word, count in re.findall(r"\b(local|foreign)=(\d+)", fields):
                 total[word] = total.get(word, 0) + int(count)
     return total
 
