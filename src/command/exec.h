@@ -39,7 +39,7 @@ struct exec {
     bool have_hash;
     bool in_multi;             /* inside EXEC: a blocking command must not block */
     bool retry;                /* a blocked command tries again because a key became ready */
-    bool done;                 /* CLASS_CURSOR: it has answered, no further shard is needed */
+    bool done;                 /* CLASS_EACH, CLASS_CURSOR: it has answered, no further shard is needed */
     struct buf *carry;         /* CLASS_EACH, CLASS_CURSOR: bytes kept from shard to shard (ascending; the last one answers); empty at first */
     int64_t carry_n;           /* and a number; 0 at first */
     uint64_t carry_ticks;      /* the caller's: time spent on the shards so far */

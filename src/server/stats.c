@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "server/front.h"
+#include "server/totals.h"
 #include "store/hotkeys.h"
 
 /* ---- errors by code: few codes, few errors, so one small table under a lock */
@@ -86,40 +87,24 @@ void stats_reset(struct server *s)
     pthread_mutex_unlock(&s->errors->lock);
 }
 
-/* ---- commands over all workers */
-
-struct command_stat stats_command(const struct server *s, size_t index, struct hist *into)
-{
-    struct command_stat sum = {0};
-    memset(into, 0, sizeof *into);
-    for (uint32_t i = 0; i < s->engine->n_workers; i++) {
-        struct command_stat *c = &s->engine->workers[i]->commands[index];
-        sum.calls += STAT_GET(c->calls);
-        sum.ticks += STAT_GET(c->ticks);
-        sum.rejected += STAT_GET(c->rejected);
-        sum.failed += STAT_GET(c->failed);
-        const struct hist *h = __atomic_load_n(&c->hist, __ATOMIC_ACQUIRE);
-        if (h) hist_merge(into, h);
-    }
-    return sum;
-}
+/* ---- durations of commands */
 
 static struct server *server_of(const struct exec *x) { return conn_of(x)->front->server; }
 
 static double us(uint64_t ticks) { return (double)ticks / clock_ticks_per_us(); }
 
-static void latency_of(struct exec *x, const struct command *cmd, const struct command_stat *c, const struct hist *h)
+static void reply_latency(struct exec *x, const struct command *cmd, uint64_t calls, const struct hist *h)
 {
-    reply_bulk_str(&x->out, cmd->name);
-    reply_map(&x->out, 6);
-    reply_bulk_str(&x->out, "calls");
-    reply_int(&x->out, (int64_t)c->calls);
-    reply_bulk_str(&x->out, "usec-mean");
-    reply_double(&x->out, h->count ? us(h->sum) / (double)h->count : 0);
     static const struct {
         const char *name;
         double q;
     } quantiles[] = {{"usec-p50", 0.5}, {"usec-p99", 0.99}, {"usec-p999", 0.999}};
+    reply_bulk_str(&x->out, cmd->name);
+    reply_map(&x->out, 6);
+    reply_bulk_str(&x->out, "calls");
+    reply_int(&x->out, (int64_t)calls);
+    reply_bulk_str(&x->out, "usec-mean");
+    reply_double(&x->out, h->count ? us(h->sum) / (double)h->count : 0);
     for (unsigned i = 0; i < 3; i++) {
         reply_bulk_str(&x->out, quantiles[i].name);
         reply_double(&x->out, us(hist_quantile(h, quantiles[i].q)));
@@ -128,7 +113,14 @@ static void latency_of(struct exec *x, const struct command *cmd, const struct c
     reply_double(&x->out, us(h->max));
 }
 
-/* STATS.LATENCY [command ...] */
+static bool latency_wanted(const struct exec *x, const struct command *cmd)
+{
+    bool wanted = x->argc == 1;
+    for (uint32_t i = 1; i < x->argc; i++) wanted |= slice_is(x->argv[i], cmd->name);
+    return wanted;
+}
+
+/* STATS.LATENCY [command ...]: since the start or the last CONFIG RESETSTAT. */
 static void latency_command(struct exec *x)
 {
     struct server *s = server_of(x);
@@ -136,11 +128,12 @@ static void latency_command(struct exec *x)
     size_t mark = reply_open(&x->out), n = 0;
     for (size_t i = 0; i < command_count(s->commands); i++) {
         const struct command *cmd = command_at(s->commands, i);
-        bool wanted = x->argc == 1;
-        for (uint32_t a = 1; a < x->argc; a++) wanted |= slice_is(x->argv[a], cmd->name);
-        struct command_stat c = stats_command(s, i, h);
-        if (!wanted || !c.calls) continue;
-        latency_of(x, cmd, &c, h);
+        struct totals_command c;
+        if (!latency_wanted(x, cmd)) continue;
+        totals_of_command(s, i, &c);
+        if (!c.calls) continue;
+        if (!totals_durations(s, i, h)) *h = (struct hist){0}; /* latency-tracking is off */
+        reply_latency(x, cmd, c.calls, h);
         n++;
     }
     reply_close_map(&x->out, mark, n);
@@ -159,12 +152,11 @@ static int by_hits(const void *a, const void *b)
 static void hotkeys_command(struct exec *x)
 {
     int64_t want = 10;
-    if (x->argc > 2) {
-        if (x->shard == 0) exec_syntax(x);
-        return;
-    }
-    if (x->argc == 2 && (!num_parse_i64(x->argv[1], &want) || want < 1)) {
-        if (x->shard == 0) reply_error(&x->out, "ERR count must be a positive number");
+    bool bad = x->argc == 2 && (!num_parse_i64(x->argv[1], &want) || want < 1);
+    if (bad || x->argc > 2) {
+        if (bad) reply_error(&x->out, "ERR count must be a positive number");
+        else exec_syntax(x);
+        x->done = true;
         return;
     }
     const struct hotkeys *h = x->stores[x->shard]->hotkeys;

@@ -3,7 +3,6 @@
 #include "server/server.h"
 
 struct error_counts;
-struct hist;
 
 struct error_counts *stats_errors_new(void);
 void stats_errors_free(struct error_counts *c);
@@ -12,8 +11,5 @@ void stats_note_error(void *server, struct worker *w, struct slice text); /* the
 /* Calls `each` with every error code that was answered since the start or the last stats_reset, in order of codes. Any thread. */
 void stats_errors(struct server *s, void (*each)(void *ctx, const char *code, uint64_t n), void *ctx);
 void stats_reset(struct server *s); /* CONFIG RESETSTAT, as far as this module counts; totals_reset does the rest */
-
-/* One command over all workers; its histogram of ticks is put into *into. */
-struct command_stat stats_command(const struct server *s, size_t index, struct hist *into);
 
 extern const struct command_family stats_family;
