@@ -466,27 +466,32 @@ void conn_run(struct conn *c)
 
 void conn_drained(struct conn *c) { close_if_done(c); }
 
+/* While it is away the output is not ours to look at. */
+static size_t unsent_bytes(const struct conn *c) { return c->away ? c->pushes.len : stream_unsent(&c->stream); }
+
 void conn_push(struct conn *c, struct slice message)
 {
     if (c->closing || c->stream.closed) return;
     if (c->away) {
         buf_add_slice(&c->pushes, message);
-        return;
+    } else {
+        stream_buffer(c->front->loop, &c->stream);
+        buf_add_slice(&c->stream.out, message);
+        front_ready(c->front, c);
     }
-    stream_buffer(c->front->loop, &c->stream);
-    buf_add_slice(&c->stream.out, message);
-    front_ready(c->front, c);
+    /* Now, not when they are sent: a burst for many clients must not use up the memory before the turn ends. */
+    if (unlikely(unsent_bytes(c) > LOOK_AT_LIMITS)) conn_check_limits(c, c->front->worker.now_ms);
 }
 
 void conn_check_limits(struct conn *c, int64_t now_ms)
 {
-    if (c->away || c->stream.closed) return;
+    if (c->closing || c->stream.closed) return;
     struct config *cfg = server_of(c)->config;
     int class = c->subs ? CONFIG_CLIENT_PUBSUB : CONFIG_CLIENT_NORMAL;
     int64_t hard = CONFIG_NUM(cfg, client_output_buffer_limit.of[class].hard_bytes);
     int64_t soft = CONFIG_NUM(cfg, client_output_buffer_limit.of[class].soft_bytes);
     int64_t seconds = CONFIG_NUM(cfg, client_output_buffer_limit.of[class].soft_seconds);
-    int64_t unsent = (int64_t)stream_unsent(&c->stream);
+    int64_t unsent = (int64_t)unsent_bytes(c);
     bool over = hard && unsent >= hard;
     if (!soft || unsent < soft) c->over_soft_since_ms = 0;
     else if (!c->over_soft_since_ms) c->over_soft_since_ms = now_ms;
