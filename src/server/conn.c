@@ -414,7 +414,7 @@ static bool run_some(struct conn *c)
     }
     if (c->waiter) return false;
     settle_reply(c, c->reply_from);
-    return !c->close_after_reply;
+    return !c->close_after_reply && !c->paused;
 }
 
 static void answer_protocol_error(struct conn *c)

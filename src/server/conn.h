@@ -60,7 +60,7 @@ struct conn {
     bool ended;             /* the peer sent its last byte */
     bool closing;           /* close as soon as nothing is under way */
     bool close_after_reply; /* T */
-    bool paused;            /* CLIENT PAUSE holds it */
+    bool paused;            /* held: by CLIENT PAUSE, or because it publishes too fast */
     bool in_multi;          /* T */
     bool no_evict, no_touch;
     bool is_unix;

@@ -25,6 +25,7 @@ enum {
     KINDS = 3,
     FRONTS_MAX = 1024,            /* as the option `workers` */
     KEEP_RENDERED_MAX = 64 * 1024, /* a larger buffer is not kept */
+    UNDELIVERED_MAX = 16 * 1024 * 1024, /* bytes on their way; beyond it publishers are held for a moment */
 };
 
 /* ---- the registry */
@@ -45,6 +46,7 @@ struct pubsub {
     uint64_t seed;
     uint32_t fronts;
     atomic_size_t size;     /* totals.n, to be read without the lock */
+    atomic_size_t undelivered; /* bytes of publications that some front has not had yet */
 };
 
 struct pubsub *subscribe_registry_new(uint32_t fronts)
@@ -273,6 +275,7 @@ uint32_t subscribe_count(const struct conn *c, enum subscribe_kind kind) { retur
 
 struct publication { /* shared by the fronts that get it */
     atomic_uint refs;
+    size_t bytes; /* of this block */
     enum subscribe_kind kind;
     uint64_t hash;   /* of the channel */
     uint64_t number; /* subscriptions beyond it are too young */
@@ -322,7 +325,9 @@ static void deliver(struct worker *w, struct mail *m)
         LIST_FOREACH(topic, &t->patterns, link)
         if (glob_match(topic->name.text, p->channel, false)) deliver_to(t, topic, p);
     }
-    if (atomic_fetch_sub(&p->refs, 1) == 1) mem_free(p);
+    if (atomic_fetch_sub(&p->refs, 1) > 1) return;
+    atomic_fetch_sub(&front_of(w)->server->pubsub->undelivered, p->bytes);
+    mem_free(p);
 }
 
 /* The fronts concerned, as bits, and the receivers there. */
@@ -357,9 +362,10 @@ static uint64_t find_audience(struct pubsub *p, const struct name *channel, stru
 static struct publication *publication_new(const struct name *channel, struct slice message, uint64_t number, uint32_t parcels)
 {
     size_t head = sizeof(struct publication) + parcels * sizeof(struct parcel);
-    struct publication *p = mem_alloc(head + channel->text.n + message.n);
+    size_t size = head + channel->text.n + message.n;
+    struct publication *p = mem_alloc(size);
     char *bytes = (char *)p + head;
-    *p = (struct publication){.kind = channel->kind, .hash = channel->hash, .number = number};
+    *p = (struct publication){.bytes = size, .kind = channel->kind, .hash = channel->hash, .number = number};
     atomic_init(&p->refs, parcels);
     p->channel = slice_of(bytes, channel->text.n);
     p->message = slice_of(bytes + channel->text.n, message.n);
@@ -391,7 +397,9 @@ uint64_t subscribe_publish(struct server *s, enum subscribe_kind kind, struct sl
     if (!a.receivers) return 0;
     uint32_t fronts = 0;
     for (uint32_t i = 0; i < FRONTS_MAX / 64; i++) fronts += (uint32_t)__builtin_popcountll(a.fronts[i]);
-    send_to(s->engine, &a, publication_new(&name, message, number, fronts));
+    struct publication *pub = publication_new(&name, message, number, fronts);
+    atomic_fetch_add(&p->undelivered, pub->bytes);
+    send_to(s->engine, &a, pub);
     return a.receivers;
 }
 
@@ -460,7 +468,10 @@ static void sunsubscribe_command(struct exec *x) { unsubscribe(x, SUBSCRIBE_SHAR
 
 static void publish(struct exec *x, enum subscribe_kind kind)
 {
-    uint64_t n = subscribe_publish(conn_of(x)->front->server, kind, x->argv[1], x->argv[2]);
+    struct conn *c = conn_of(x);
+    uint64_t n = subscribe_publish(c->front->server, kind, x->argv[1], x->argv[2]);
+    /* The fronts cannot keep up: this client goes on when its front looks for paused ones, a tenth of a second from now at the latest. */
+    if (unlikely(atomic_load(&registry_of(c)->undelivered) > UNDELIVERED_MAX)) c->paused = true;
     reply_int(&x->out, (int64_t)n);
 }
 

@@ -272,6 +272,36 @@ def test_a_burst_costs_each_subscriber_no_more_than_its_limit(server, open_wires
     assert peak_memory(server) < 1_000_000_000
 
 
+UNLIMITED = ["--client-output-buffer-limit", "pubsub 0 0 0"]
+
+
+@pytest.mark.parametrize("server", [UNLIMITED], indirect=True)
+def test_publishers_faster_than_delivery_are_held_and_lose_nothing(open_wires):
+    """More than 16 MB on their way at once, from transactions: nothing else outruns the other threads for sure."""
+    subscribers, publishers = open_wires(2), open_wires(2)
+    for w in subscribers:
+        w.ask("SUBSCRIBE", "c")
+    payload = b"x" * 20_000
+
+    def publish(w):
+        message = b"*3\r\n$7\r\nPUBLISH\r\n$1\r\nc\r\n$20000\r\n%s\r\n" % payload
+        w.send(b"MULTI\r\n" + message * 1000 + b"EXEC\r\n" + message * 10 + b"PING\r\n")
+        assert [w.reply() for _ in range(1001)] == ["OK"] + ["QUEUED"] * 1000
+        assert [w.reply() for _ in range(12)] == [[2] * 1000] + [2] * 10 + ["PONG"]
+        finished.append(w)
+
+    finished = []
+    threads = [threading.Thread(target=publish, args=(w,)) for w in publishers]
+    for t in threads:
+        t.start()
+    for w in subscribers:
+        for _ in range(len(publishers) * 1010):
+            assert w.reply() == ["message", "c", payload.decode()]
+    for t in threads:
+        t.join(60)
+    assert len(finished) == len(publishers)
+
+
 def test_large_and_binary_and_empty_messages_arrive_whole(open_wires):
     subscribers = open_wires(6, 3)
     (publisher,) = open_wires(1)
