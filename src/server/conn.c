@@ -165,7 +165,7 @@ void conn_freed(struct conn *c)
 static void prefetch(const struct conn *c, const struct request *r)
 {
     struct engine *e = c->front->worker.engine;
-    struct db *db = __atomic_load_n(&e->stores[r->shard]->dbs[c->db], __ATOMIC_RELAXED);
+    struct db *db = __atomic_load_n(&e->stores[r->shard]->dbs[c->db], __ATOMIC_ACQUIRE);
     if (db) table_prefetch_bucket(&db->keys, r->hash);
 }
 
@@ -424,12 +424,13 @@ static void answer_protocol_error(struct conn *c)
     c->close_after_reply = true;
 }
 
-static void flush(struct conn *c)
+/* False: the connection was closed, perhaps freed. */
+static bool flush(struct conn *c)
 {
-    if (c->stream.closed) return;
+    if (c->stream.closed) return false;
     STAT_ADD(c->bytes_out, c->stream.out.len);
     stream_flush(c->front->loop, &c->stream);
-    if (unlikely(stream_unsent(&c->stream) > LOOK_AT_LIMITS)) conn_check_limits(c, c->front->worker.now_ms);
+    return likely(stream_unsent(&c->stream) <= LOOK_AT_LIMITS) || conn_check_limits(c, c->front->worker.now_ms);
 }
 
 /* Everything asked for is answered and sent: nothing keeps a connection that is to close. */
@@ -457,9 +458,9 @@ void conn_run(struct conn *c)
         finish_batch(c);
         go_on = go_on && !c->protocol_error;
     }
-    flush(c);
+    if (!flush(c)) return;
     if (c->waiter && c->ended) conn_close(c); /* nobody is there to be served */
-    close_if_done(c);
+    else close_if_done(c);
 }
 
 /* ---- bytes out */
@@ -483,9 +484,9 @@ void conn_push(struct conn *c, struct slice message)
     if (unlikely(unsent_bytes(c) > LOOK_AT_LIMITS)) conn_check_limits(c, c->front->worker.now_ms);
 }
 
-void conn_check_limits(struct conn *c, int64_t now_ms)
+bool conn_check_limits(struct conn *c, int64_t now_ms)
 {
-    if (c->closing || c->stream.closed) return;
+    if (c->closing || c->stream.closed) return true;
     struct config *cfg = server_of(c)->config;
     int class = c->subs ? CONFIG_CLIENT_PUBSUB : CONFIG_CLIENT_NORMAL;
     int64_t hard = CONFIG_NUM(cfg, client_output_buffer_limit.of[class].hard_bytes);
@@ -496,11 +497,12 @@ void conn_check_limits(struct conn *c, int64_t now_ms)
     if (!soft || unsent < soft) c->over_soft_since_ms = 0;
     else if (!c->over_soft_since_ms) c->over_soft_since_ms = now_ms;
     else over |= now_ms - c->over_soft_since_ms > seconds * 1000;
-    if (!over) return;
+    if (!over) return true;
     slog(&server_of(c)->log, SLOG_WARNING, "output buffer limit reached, client closed", "id=%llu bytes=%lld",
          (unsigned long long)c->id, (long long)unsent);
     atomic_fetch_add(&server_of(c)->connections_closed_by_limit, 1);
     conn_close(c);
+    return false;
 }
 
 /* ---- the end of a wait */

@@ -95,7 +95,7 @@ void conn_timeout(struct conn *c); /* its deadline has come */
 /* CLIENT UNBLOCK: ends a wait that the caller has claimed (wait_claim), as by timeout or with an error. */
 void conn_unblock(struct conn *c, bool with_error);
 void conn_push(struct conn *c, struct slice message); /* out of band: after the reply in progress */
-void conn_check_limits(struct conn *c, int64_t now_ms);
+bool conn_check_limits(struct conn *c, int64_t now_ms); /* false: it did not read its answers and was closed, perhaps freed */
 bool conn_idle(const struct conn *c); /* nothing under way, nothing unsent */
 
 /* The running command's connection. */

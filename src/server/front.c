@@ -186,7 +186,7 @@ static void upkeep(struct front *f)
 static void check_conn(struct front *f, struct conn *c)
 {
     int64_t timeout_s = CONFIG_NUM(f->server->config, timeout_s);
-    conn_check_limits(c, f->worker.now_ms);
+    if (!conn_check_limits(c, f->worker.now_ms)) return;
     if (timeout_s && conn_idle(c) && !c->subs && f->worker.now_ms - c->active_ms > timeout_s * 1000) conn_close(c);
 }
 
