@@ -15,6 +15,9 @@ static bool find(struct exec *x, struct slice key, struct place *at)
     return false;
 }
 
+/* hll-sparse-max-bytes, which CONFIG SET may change at any time. */
+static size_t sparse_max(const struct place *at) { return __atomic_load_n(&at->store->limits->hll_sparse_bytes, __ATOMIC_RELAXED); }
+
 /* A copy to work on: the key's value, or a new one. */
 static struct buf copy_of(const struct place *at)
 {
@@ -67,7 +70,7 @@ static void pfadd(struct exec *x)
     bool changed = !at.e;
     int raised = 0;
     for (uint32_t i = 2; i < x->argc && raised >= 0; i++) {
-        raised = hyll_raise(&v, hyll_hit(x->argv[i]));
+        raised = hyll_raise(&v, hyll_hit(x->argv[i]), sparse_max(&at));
         changed |= raised > 0;
     }
     if (raised < 0) {
@@ -131,10 +134,10 @@ static void pfcount(struct exec *x)
     else if (merge_keys(x, 1, max, &any_dense)) reply_int(&x->out, (int64_t)hyll_estimate(max));
 }
 
-static bool raise_all(struct buf *v, const uint8_t max[HYLL_REGISTERS])
+static bool raise_all(struct buf *v, const uint8_t max[HYLL_REGISTERS], size_t sparse_bytes)
 {
     for (unsigned i = 0; i < HYLL_REGISTERS; i++)
-        if (max[i] && hyll_raise(v, (struct hyll_hit){i, max[i]}) < 0) return false;
+        if (max[i] && hyll_raise(v, (struct hyll_hit){i, max[i]}, sparse_bytes) < 0) return false;
     return true;
 }
 
@@ -145,7 +148,7 @@ static void pfmerge(struct exec *x)
     struct place at;
     if (!merge_keys(x, 1, max, &any_dense) || !find(x, x->argv[1], &at)) return;
     struct buf v = copy_of(&at);
-    if ((any_dense && !hyll_to_dense(&v)) || !raise_all(&v, max)) {
+    if ((any_dense && !hyll_to_dense(&v)) || !raise_all(&v, max, sparse_max(&at))) {
         corrupted(x);
     } else {
         hyll_cache_clear(&v);
@@ -221,7 +224,7 @@ static void pfdebug(struct exec *x)
 static bool selftest_step(struct exec *x, struct buf *sparse, struct buf *dense, uint64_t element)
 {
     struct hyll_hit hit = hyll_hit(slice_of(&element, sizeof element));
-    if (hyll_raise(sparse, hit) == hyll_raise(dense, hit)) return true;
+    if (hyll_raise(sparse, hit, HYLL_SPARSE_MAX) == hyll_raise(dense, hit, HYLL_SPARSE_MAX)) return true;
     reply_error(&x->out, "TESTFAILED Sparse and dense registers differ");
     return false;
 }

@@ -171,7 +171,7 @@ static int dense_raise(struct buf *v, struct hyll_hit hit)
 static int become_dense_and_raise(struct buf *v, struct hyll_hit hit) { return hyll_to_dense(v) ? dense_raise(v, hit) : -1; }
 
 /* The register's run is replaced by up to three: what was before it, the register, what was behind it. */
-static int sparse_raise(struct buf *v, struct hyll_hit hit)
+static int sparse_raise(struct buf *v, struct hyll_hit hit, size_t sparse_max)
 {
     struct run r;
     unsigned first, n = 0;
@@ -184,7 +184,7 @@ static int sparse_raise(struct buf *v, struct hyll_hit hit)
     n += run_write(runs + n, hit.count, 1);
     n += run_write(runs + n, r.value, first + r.n - 1 - hit.index);
     if (n > r.bytes) {
-        if (v->len + n - r.bytes > HYLL_SPARSE_MAX) return become_dense_and_raise(v, hit);
+        if (v->len + n - r.bytes > sparse_max) return become_dense_and_raise(v, hit);
         buf_insert(v, r.at, runs, n - r.bytes);
     } else if (n < r.bytes) {
         memmove(v->p + r.at, v->p + r.at + 1, v->len - r.at - 1);
@@ -195,9 +195,9 @@ static int sparse_raise(struct buf *v, struct hyll_hit hit)
     return 1;
 }
 
-int hyll_raise(struct buf *v, struct hyll_hit hit)
+int hyll_raise(struct buf *v, struct hyll_hit hit, size_t sparse_max)
 {
-    return hyll_dense(buf_slice(v)) ? dense_raise(v, hit) : sparse_raise(v, hit);
+    return hyll_dense(buf_slice(v)) ? dense_raise(v, hit) : sparse_raise(v, hit, sparse_max);
 }
 
 /* ---- whole values */

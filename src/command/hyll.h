@@ -12,7 +12,7 @@
 
 enum {
     HYLL_REGISTERS = 1 << 14,
-    HYLL_SPARSE_MAX = 3000,  /* hll-sparse-max-bytes */
+    HYLL_SPARSE_MAX = 3000,  /* what hll-sparse-max-bytes is by default */
     HYLL_CACHE_AT = 8,       /* offset and size of the cached estimate */
     HYLL_CACHE_BYTES = 8,
 };
@@ -28,8 +28,9 @@ struct hyll_hit {
 };
 struct hyll_hit hyll_hit(struct slice element);
 
-/* 1 if the register was raised, 0 if it was that high already, -1 if the value is damaged. */
-int hyll_raise(struct buf *v, struct hyll_hit hit);
+/* 1 if the register was raised, 0 if it was that high already, -1 if the value is damaged. A sparse value that would become longer than
+ * sparse_max becomes dense. */
+int hyll_raise(struct buf *v, struct hyll_hit hit, size_t sparse_max);
 unsigned hyll_dense_get(struct slice v, unsigned index); /* v is dense */
 bool hyll_to_dense(struct buf *v);                       /* false: damaged */
 

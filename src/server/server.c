@@ -64,6 +64,7 @@ static void apply_config(void *ctx)
     __atomic_store_n(&l->zset_entries, (uint32_t)CONFIG_NUM(c, zset_max_listpack_entries), __ATOMIC_RELAXED);
     __atomic_store_n(&l->zset_value, (uint32_t)CONFIG_NUM(c, zset_max_listpack_value), __ATOMIC_RELAXED);
     __atomic_store_n(&l->list_size, (int32_t)CONFIG_NUM(c, list_max_listpack_size), __ATOMIC_RELAXED);
+    __atomic_store_n(&l->hll_sparse_bytes, (uint32_t)CONFIG_NUM(c, hll_sparse_max_bytes), __ATOMIC_RELAXED);
     __atomic_store_n(&l->lfu, evict_policy_is_lfu((enum evict_policy)CONFIG_NUM(c, maxmemory_policy)), __ATOMIC_RELAXED);
     __atomic_store_n(&l->lfu_log_factor, (uint8_t)CONFIG_NUM(c, lfu_log_factor), __ATOMIC_RELAXED);
     __atomic_store_n(&l->lfu_decay_minutes, (uint8_t)CONFIG_NUM(c, lfu_decay_time), __ATOMIC_RELAXED);

@@ -32,6 +32,7 @@ struct store_limits {
     uint32_t set_ints, set_entries, set_value; /* set-max-intset-entries 512, set-max-listpack-entries 128, -value 64 */
     uint32_t zset_entries, zset_value;      /* 128, 64 */
     int32_t list_size;                      /* list-max-listpack-size -2 = 8 KiB per pack */
+    uint32_t hll_sparse_bytes;              /* hll-sparse-max-bytes 3000 */
     bool lfu;                               /* access field holds an LFU counter (maxmemory-policy *-lfu) */
     uint8_t lfu_log_factor, lfu_decay_minutes;
 };

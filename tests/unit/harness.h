@@ -74,7 +74,8 @@ static inline struct harness *harness_new(uint32_t shards, ...)
     va_end(ap);
     assert_true(shards > 0 && shards <= HARNESS_SHARDS_MAX);
     h->limits = (struct store_limits){.hash_entries = 128, .hash_value = 64, .set_ints = 512, .set_entries = 128, .set_value = 64,
-                                      .zset_entries = 128, .zset_value = 64, .list_size = -2, .lfu_log_factor = 10, .lfu_decay_minutes = 1};
+                                      .zset_entries = 128, .zset_value = 64, .list_size = -2, .hll_sparse_bytes = 3000, .lfu_log_factor = 10,
+                                      .lfu_decay_minutes = 1};
     h->route = (struct route){.seed = 42, .shards = shards};
     h->table = command_table_new(families, n);
     h->host = (struct exec_host){.notify = harness_note_event, .ctx = h};

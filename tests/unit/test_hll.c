@@ -122,6 +122,18 @@ static void a_dense_value_is_changed_by_few_bytes(void **state)
     harness_free(h);
 }
 
+static void the_limit_of_sparse_values_is_configured(void **state)
+{
+    struct harness *h = fresh();
+    harness_expect(h, "PFADD k a b c d e f g h i j", ":1\r\n");
+    harness_expect(h, "PFDEBUG ENCODING k", "+sparse\r\n");
+    h->limits.hll_sparse_bytes = 30;
+    harness_expect(h, "PFADD k new", ":1\r\n");
+    harness_expect(h, "PFDEBUG ENCODING k", "+dense\r\n");
+    harness_expect(h, "PFCOUNT k", ":11\r\n");
+    harness_free(h);
+}
+
 static void values_that_are_none_or_damaged_are_told_apart(void **state)
 {
     static const char none[] = "-WRONGTYPE Key is not a valid HyperLogLog string value.\r\n", damaged[] = "-INVALIDOBJ Corrupted HLL object detected\r\n";
@@ -182,7 +194,7 @@ static void sparse_and_dense_values_hold_the_maxima(void **state)
         for (unsigned step = 0; step < 1500; step++) {
             unsigned spread = round % 2 ? HYLL_REGISTERS : 64; /* near each other: runs are joined and split all the time */
             struct hyll_hit hit = {(unsigned)rng_below(&rng, spread), 1 + (unsigned)rng_below(&rng, step > 1400 ? 51 : 8)};
-            int raised = hyll_raise(&v, hit);
+            int raised = hyll_raise(&v, hit, HYLL_SPARSE_MAX);
             assert_int_equal(raised, hit.count > twin[hit.index]);
             if (raised) twin[hit.index] = (uint8_t)hit.count;
             was_sparse |= !hyll_dense(buf_slice(&v));
@@ -203,7 +215,7 @@ static void the_estimate_is_near_the_truth(void **state)
     uint8_t registers[HYLL_REGISTERS];
     hyll_new(&v);
     for (uint64_t i = 1; i <= 200000; i++) {
-        hyll_raise(&v, hyll_hit(slice_of(&i, sizeof i)));
+        hyll_raise(&v, hyll_hit(slice_of(&i, sizeof i)), HYLL_SPARSE_MAX);
         if (i != 10 && i != 1000 && i != 40000 && i != 200000) continue;
         assert_true(hyll_registers(buf_slice(&v), registers));
         assert_true(fabs((double)hyll_estimate(registers) - (double)i) <= 0.04 * (double)i);
@@ -218,6 +230,7 @@ int main(void)
         cmocka_unit_test(adding_tells_whether_anything_changed),
         cmocka_unit_test(counts_over_several_keys_and_merges_are_those_of_the_union),
         cmocka_unit_test(a_dense_value_is_changed_by_few_bytes),
+        cmocka_unit_test(the_limit_of_sparse_values_is_configured),
         cmocka_unit_test(values_that_are_none_or_damaged_are_told_apart),
         cmocka_unit_test(debugging_shows_registers_and_runs),
         cmocka_unit_test(sparse_and_dense_values_hold_the_maxima),
