@@ -72,9 +72,6 @@ static bool read_range(struct exec *x, uint32_t first, struct range *r)
         exec_syntax(x);
         return false;
     }
-    if (x->argc > first && !exec_arg_i64(x, x->argv[first], &r->start)) return false;
-    r->end_given = x->argc > first + 1;
-    if (r->end_given && !exec_arg_i64(x, x->argv[first + 1], &r->end)) return false;
     if (x->argc == first + 3) {
         r->in_bits = slice_is(x->argv[first + 2], "bit");
         if (!r->in_bits && !slice_is(x->argv[first + 2], "byte")) {
@@ -82,7 +79,9 @@ static bool read_range(struct exec *x, uint32_t first, struct range *r)
             return false;
         }
     }
-    return true;
+    if (x->argc > first && !exec_arg_i64(x, x->argv[first], &r->start)) return false;
+    r->end_given = x->argc > first + 1;
+    return !r->end_given || exec_arg_i64(x, x->argv[first + 1], &r->end);
 }
 
 /* The range as bits [*from, *to) of a string of n bytes; false if it is empty. */
@@ -103,10 +102,6 @@ static void bitcount(struct exec *x)
     struct range r;
     struct place at;
     uint64_t from, to;
-    if (x->argc == 3) {
-        exec_syntax(x);
-        return;
-    }
     if (!read_range(x, 2, &r) || !exec_find_type(x, x->argv[1], TYPE_STRING, &at)) return;
     struct slice value = value_at(&at);
     /* Counted from the end the wrong way round is nothing, even where both ends would be cut to the first byte. (BITPOS does look at that one.) */
@@ -328,10 +323,10 @@ static void run_field_ops(struct exec *x, const struct field_op *ops, int n, uin
     struct place at;
     if (!exec_find_type(x, x->argv[1], TYPE_STRING, &at)) return;
     uint64_t ops_before = x->ops;
-    /* The string first grows to what all writes need, even if they fail later: the length never depends on values. */
-    if (write_end > value_at(&at).n) write_bytes(x, &at, write_end - 1, "", 1);
     reply_array(&x->out, (size_t)n);
     for (int i = 0; i < n; i++) run_field_op(x, &ops[i], &at);
+    /* The string grows to what all writes need, even if they failed or wrote zeros: the length never depends on values. */
+    if (write_end > value_at(&at).n) write_bytes(x, &at, write_end - 1, "", 1);
     if (x->ops != ops_before) exec_notify(x, NOTIFY_STRING, "setbit", x->argv[1]);
 }
 
@@ -353,7 +348,7 @@ static const struct command rows[] = {
     {"getbit", getbit, 3, CLASS_KEYED, CMD_READONLY | CMD_FAST, 1, 1, 1, .group = "bitmap", .since = "2.2.0",
      .summary = "Returns a bit value by offset.", .args = "key offset"},
     {"bitcount", bitcount, -2, CLASS_KEYED, CMD_READONLY, 1, 1, 1, .group = "bitmap", .since = "2.6.0",
-     .summary = "Counts the number of set bits (population counting) in a string.", .args = "key [start end [BYTE | BIT]]"},
+     .summary = "Counts the number of set bits (population counting) in a string.", .args = "key [start [end [BYTE | BIT]]]"},
     {"bitpos", bitpos, -3, CLASS_KEYED, CMD_READONLY, 1, 1, 1, .group = "bitmap", .since = "2.8.7",
      .summary = "Finds the first set (1) or clear (0) bit in a string.", .args = "key bit [start [end [BYTE | BIT]]]"},
     {"bitop", bitop, -4, CLASS_KEYED, CMD_WRITE | CMD_DENYOOM, 2, -1, 1, .group = "bitmap", .since = "2.6.0",

@@ -70,7 +70,8 @@ static void ranges_count_in_bytes_or_bits(void **state)
     harness_expect(h, "BITCOUNT k 3 1", ":0\r\n");
     harness_expect(h, "BITCOUNT k -9223372036854775808 9223372036854775807 BIT", ":26\r\n");
     harness_expect(h, "BITCOUNT none", ":0\r\n");
-    harness_expect(h, "BITCOUNT k 1", "-ERR syntax error\r\n");
+    harness_expect(h, "BITCOUNT k 1", ":22\r\n");
+    harness_expect(h, "BITCOUNT k x y BITS", "-ERR syntax error\r\n"); /* a word in the wrong place is told before bad numbers */
     harness_expect(h, "BITCOUNT k 1 2 BITS", "-ERR syntax error\r\n");
     harness_expect(h, "BITCOUNT k 1 2 BIT x", "-ERR syntax error\r\n");
     harness_expect(h, "BITCOUNT none 1 x", "-ERR value is not an integer or out of range\r\n");
@@ -140,6 +141,18 @@ static void fields_overflow_as_they_are_told(void **state)
     harness_expect(h, "BITFIELD none", "*0\r\n");
     harness_expect(h, "BITFIELD none GET u8 100", "*1\r\n:0\r\n");
     harness_expect(h, "EXISTS none", ":0\r\n");
+    harness_free(h);
+}
+
+static void a_field_written_to_a_new_key_is_one_change(void **state)
+{
+    struct harness *h = fresh();
+    harness_expect(h, "BITFIELD k INCRBY i5 0 1", "*1\r\n:1\r\n");
+    assert_int_equal(h->last.ops, 1);
+    harness_expect(h, "BITFIELD k SET u8 80 0", "*1\r\n:0\r\n"); /* zeros, but longer */
+    harness_expect(h, "STRLEN k", ":11\r\n");
+    harness_expect(h, "BITFIELD new OVERFLOW FAIL SET u2 16 9", "*1\r\n$-1\r\n");
+    harness_expect(h, "STRLEN new", ":3\r\n");
     harness_free(h);
 }
 
@@ -218,6 +231,7 @@ int main(void)
         cmocka_unit_test(the_first_bit_is_found),
         cmocka_unit_test(operations_join_keys_of_any_shard),
         cmocka_unit_test(fields_overflow_as_they_are_told),
+        cmocka_unit_test(a_field_written_to_a_new_key_is_one_change),
         cmocka_unit_test(a_failing_call_changes_nothing),
         cmocka_unit_test(counting_and_finding_agree_with_a_walk_over_single_bits),
         cmocka_unit_test(a_number_written_anywhere_reads_back_and_leaves_its_neighbours),
