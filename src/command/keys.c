@@ -134,6 +134,7 @@ struct scan {
     uint64_t position;
     struct reply found; /* writes to what is carried from shard to shard: behind the number of keys found */
     uint64_t n, visited;
+    struct buf expired; /* keys met that are past their time, each behind its length */
 };
 
 static bool parse_scan(struct exec *x, struct scan *s)
@@ -164,7 +165,12 @@ static void scan_visit(void *ctx, struct entry *e)
 {
     struct scan *s = ctx;
     s->visited++;
-    if (!is_live(e, s->now_ms)) return;
+    if (!is_live(e, s->now_ms)) {
+        struct slice key = entry_key(e);
+        buf_add(&s->expired, &key.n, sizeof key.n);
+        buf_add_slice(&s->expired, key);
+        return;
+    }
     if (s->by_type && !slice_is(s->type, object_type_name(entry_type(e)))) return;
     if (s->by_pattern && !glob_match(s->pattern, entry_key(e), false)) return;
     reply_bulk(&s->found, entry_key(e));
@@ -183,6 +189,20 @@ static bool open_scan(struct exec *x, struct scan *s)
     if (x->carry->len == 0) buf_add(x->carry, &s->n, sizeof s->n);
     memcpy(&s->n, x->carry->p, sizeof s->n);
     return true;
+}
+
+/* Keys past their time go when they are met, as everywhere; not while the table is being walked. */
+static void drop_expired(struct exec *x, struct scan *s)
+{
+    struct place at;
+    struct slice key;
+    for (size_t i = 0; i < s->expired.len; i += key.n) {
+        memcpy(&key.n, s->expired.p + i, sizeof key.n);
+        i += sizeof key.n;
+        key.p = s->expired.p + i;
+        exec_peek(x, key, &at);
+    }
+    buf_fini(&s->expired);
 }
 
 static void answer_scan(struct exec *x, const struct scan *s)
@@ -204,6 +224,7 @@ static void cmd_scan(struct exec *x)
     struct db *db = x->stores[x->shard]->dbs[x->db];
     if (db) table_scan(&db->keys, &s.position, (size_t)(s.count - x->carry_n), scan_visit, &s);
     else s.position = 0;
+    drop_expired(x, &s);
     memcpy(x->carry->p, &s.n, sizeof s.n);
     x->carry_n += (int64_t)s.visited;
     x->done = s.position != 0 || x->carry_n >= s.count || is_last_shard(x);

@@ -48,6 +48,19 @@ static void expired_keys_are_not_shown(void **state)
     harness_free(h);
 }
 
+static void a_scan_removes_the_expired_keys_that_it_meets(void **state)
+{
+    struct harness *h = start();
+    harness_run(h, "MSET a 1 b 2");
+    harness_run(h, "SET gone 1 PX 5");
+    harness_run(h, "SET lost 1 PX 5");
+    h->now_ms += 6;
+    harness_expect(h, "DBSIZE", ":4\r\n");
+    harness_expect_start(h, "SCAN 0 COUNT 100", "*2\r\n$1\r\n0\r\n*2\r\n");
+    harness_expect(h, "DBSIZE", ":2\r\n");
+    harness_free(h);
+}
+
 static void a_random_key_comes_from_everywhere(void **state)
 {
     enum { KEYS = 20, ROUNDS = 4000 };
@@ -335,6 +348,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_are_deleted_counted_and_named),
         cmocka_unit_test(expired_keys_are_not_shown),
+        cmocka_unit_test(a_scan_removes_the_expired_keys_that_it_meets),
         cmocka_unit_test(a_random_key_comes_from_everywhere),
         cmocka_unit_test(a_scan_meets_every_key_once_on_all_shards),
         cmocka_unit_test(a_renamed_key_takes_its_value_and_expiry_along),
