@@ -322,7 +322,7 @@ static void visit_field(void *ctx, struct slice field, struct slice value)
     struct inscan *s = ctx;
     if (!inscan_wants(s, field)) return;
     inscan_add(s, field);
-    if (!s->novalues) inscan_add(s, value);
+    if (!s->names_only) inscan_add(s, value);
 }
 
 static void hscan(struct exec *x)

@@ -35,8 +35,8 @@ static bool read_options(struct exec *x, struct inscan *s, enum type t)
         } else if (more && slice_is(x->argv[i], "match")) {
             s->pattern = x->argv[++i];
             s->filtered = !slice_eq(s->pattern, SLICE("*"));
-        } else if (t == TYPE_HASH && slice_is(x->argv[i], "novalues")) {
-            s->novalues = true;
+        } else if ((t == TYPE_HASH && slice_is(x->argv[i], "novalues")) || (t == TYPE_ZSET && slice_is(x->argv[i], "noscores"))) {
+            s->names_only = true;
         } else {
             exec_syntax(x);
             return false;

@@ -15,7 +15,7 @@ struct inscan {
     const struct entry *e; /* the collection */
     uint64_t cursor;       /* in: where to go on; out, by the walk: where to go on next time, 0 at the end */
     size_t want;           /* COUNT */
-    bool novalues;         /* HSCAN NOVALUES */
+    bool names_only;       /* HSCAN NOVALUES, ZSCAN NOSCORES */
     bool filtered;         /* MATCH with a pattern that does not match everything */
     struct slice pattern;
     struct buf bytes;      /* the elements so far, as they will be sent */
@@ -23,7 +23,7 @@ struct inscan {
     size_t n;              /* elements in there */
 };
 
-/* Reads the arguments of `xSCAN key cursor [MATCH pattern] [COUNT count] [NOVALUES]` and finds the key. False if that settled the answer: an error, or
+/* Reads the arguments of `xSCAN key cursor [MATCH pattern] [COUNT count] [NOVALUES | NOSCORES]` and finds the key. False if that settled the answer: an error, or
  * an empty scan because there is no such key. */
 bool inscan_begin(struct exec *x, struct inscan *s, enum type t);
 bool inscan_wants(const struct inscan *s, struct slice item); /* it matches the pattern */

@@ -339,7 +339,7 @@ static void scan_visit(void *ctx, struct slice member, double score)
     char text[NUM_F64_MAX_CHARS];
     if (!inscan_wants(s, member)) return;
     inscan_add(s, member);
-    inscan_add(s, slice_of(text, num_format_f64(text, score)));
+    if (!s->names_only) inscan_add(s, slice_of(text, num_format_f64(text, score)));
 }
 
 static void zscan(struct exec *x)
@@ -379,7 +379,7 @@ static const struct command rows[] = {
     ROW(zcount, 4, READ_FAST, "2.0.0", "key min max", "The number of members in a range of scores."),
     ROW(zlexcount, 4, READ_FAST, "2.8.9", "key min max", "The number of members in a lexicographic range."),
     ROW(zrandmember, -2, READ, "6.2.0", "key [count [WITHSCORES]]", "Random members: distinct, or with repetition if count is negative."),
-    ROW(zscan, -3, READ, "2.8.0", "key cursor [MATCH pattern] [COUNT count]", "Walks members and scores in steps."),
+    ROW(zscan, -3, READ, "2.8.0", "key cursor [MATCH pattern] [COUNT count] [NOSCORES]", "Walks members and scores in steps."),
 };
 
 const struct command_family zsets_family = COMMAND_FAMILY(rows);

@@ -487,6 +487,8 @@ static void zscan_gives_every_member_with_its_score(void **state)
     harness_expect(h, "ZADD z 1.5 a 2 b", ":2\r\n");
     harness_expect(h, "ZSCAN z 0", "*2\r\n$1\r\n0\r\n*4\r\n$1\r\na\r\n$3\r\n1.5\r\n$1\r\nb\r\n$1\r\n2\r\n");
     harness_expect(h, "ZSCAN z 0 MATCH b*", "*2\r\n$1\r\n0\r\n*2\r\n$1\r\nb\r\n$1\r\n2\r\n");
+    harness_expect(h, "ZSCAN z 0 NOSCORES", "*2\r\n$1\r\n0\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n");
+    harness_expect(h, "ZSCAN z 0 NOVALUES", "-ERR syntax error\r\n");
     h->resp = 3;
     harness_expect(h, "ZSCAN z 0 MATCH b", "*2\r\n$1\r\n0\r\n*2\r\n$1\r\nb\r\n$1\r\n2\r\n");
     harness_expect(h, "ZSCAN z x", "-ERR invalid cursor\r\n");
