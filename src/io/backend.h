@@ -37,11 +37,12 @@ struct loop {
     int n_listeners;
     struct buf spare[LOOP_SPARE_BUFS];
     int n_spare;
+    struct stream *gone; /* closed for good: the owners are told at the next turn */
     uint64_t bytes_in, bytes_out;
 };
 
 extern const struct backend backend_epoll, backend_uring;
 
-void loop_closed(struct loop *l, struct stream *s); /* frees the stream's buffers and tells the owner */
+void loop_closed(struct loop *l, struct stream *s); /* nothing refers to it any more: its owner will be told */
 void loop_buf_put(struct loop *l, struct buf *b);   /* takes b's memory back, empty */
 void loop_accepted(struct loop *l, int tag, int fd);

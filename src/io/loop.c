@@ -27,9 +27,21 @@ struct loop *loop_new(enum loop_backend backend, int wake_fd, const struct loop_
     return NULL;
 }
 
+static void tell_gone(struct loop *l)
+{
+    while (l->gone) {
+        struct stream *s = l->gone;
+        l->gone = s->next;
+        loop_buf_put(l, &s->out);
+        loop_buf_put(l, &s->flying);
+        l->handler->on_closed(l->ctx, s);
+    }
+}
+
 void loop_free(struct loop *l)
 {
     loop_stop_listening(l);
+    tell_gone(l);
     l->backend->close(l);
     while (l->n_spare) buf_fini(&l->spare[--l->n_spare]);
     mem_free(l);
@@ -58,7 +70,11 @@ void loop_stop_listening(struct loop *l)
 
 void loop_accepted(struct loop *l, int tag, int fd) { l->handler->on_accept(l->ctx, tag, fd); }
 
-int loop_turn(struct loop *l, int timeout_ms) { return l->backend->turn(l, timeout_ms); }
+int loop_turn(struct loop *l, int timeout_ms)
+{
+    tell_gone(l);
+    return l->backend->turn(l, timeout_ms);
+}
 
 void stream_open(struct loop *l, struct stream *s, int fd, void *owner)
 {
@@ -106,9 +122,8 @@ void stream_buffer(struct loop *l, struct stream *s)
 
 void loop_closed(struct loop *l, struct stream *s)
 {
-    loop_buf_put(l, &s->out);
-    loop_buf_put(l, &s->flying);
-    l->handler->on_closed(l->ctx, s);
+    s->next = l->gone;
+    l->gone = s;
 }
 
 void chunk_unref(struct chunk *c)

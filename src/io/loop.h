@@ -31,7 +31,7 @@ struct stream {
     struct buf flying; /* io_uring: what the kernel is sending */
     size_t sent;       /* of flying (io_uring) or out (epoll) */
     void *owner;
-    struct stream *next_starved; /* io_uring: waits for a receive buffer */
+    struct stream *next;         /* of those that wait for a receive buffer (io_uring), or of those that are gone */
     bool starved;
 };
 
@@ -63,7 +63,7 @@ void stream_read(struct loop *l, struct stream *s, bool on);             /* stop
 void stream_buffer(struct loop *l, struct stream *s);                    /* makes out a warm buffer if it has none */
 void stream_flush(struct loop *l, struct stream *s);                     /* hands out to the kernel */
 size_t stream_unsent(const struct stream *s);
-/* Closes; unsent bytes are dropped. on_closed follows, perhaps within the call, never before the kernel has let go. */
+/* Closes; unsent bytes are dropped. on_closed follows in a later turn, when the kernel has let go: the stream is there as long as its closer looks at it. */
 void stream_close(struct loop *l, struct stream *s);
 
 static inline void chunk_ref(struct chunk *c) { c->refs++; }

@@ -19,6 +19,7 @@ enum {
     CQ_ENTRIES = 8192,
     BUFFERS = 256, /* a power of two */
     BUFFER_BYTES = 16 * 1024,
+    KEPT_MAX = BUFFERS * 3 / 4, /* buffers that owners may keep; what comes then is copied, so that there is always one to receive into */
     MEMORY_BYTES = BUFFERS * BUFFER_BYTES,
     GROUP = 0,
 };
@@ -29,6 +30,7 @@ enum { TAG_ACCEPT, TAG_RECEIVE, TAG_SEND, TAG_WAKE, TAG_CANCEL, TAG_MASK = 7 };
 struct uring_chunk {
     struct chunk head;
     char *bytes;
+    bool kept; /* by its owner beyond on_data */
 };
 
 struct uring_state {
@@ -36,6 +38,7 @@ struct uring_state {
     struct io_uring_buf_ring *buffers;
     char *memory;
     struct uring_chunk chunks[BUFFERS];
+    unsigned n_kept;
     struct stream *starved; /* streams whose receive ended for want of a buffer */
 };
 
@@ -194,23 +197,57 @@ static void uring_detach(struct loop *l, struct stream *s)
 {
     if (s->starved) {
         struct stream **p = &state_of(l)->starved;
-        while (*p != s) p = &(*p)->next_starved;
-        *p = s->next_starved;
+        while (*p != s) p = &(*p)->next;
+        *p = s->next;
     }
     shutdown(s->fd, SHUT_RDWR); /* ends what is under way; the stream goes when the last of it has come back */
     forget_if_idle(l, s);
 }
 
-static void uring_recycle(struct loop *l, struct chunk *c)
+static bool is_copy(const struct uring_state *st, const struct uring_chunk *c) { return c < st->chunks || c >= st->chunks + BUFFERS; }
+
+static void uring_recycle(struct loop *l, struct chunk *chunk)
 {
     struct uring_state *st = state_of(l);
-    give_buffer(st, (unsigned)((struct uring_chunk *)c - st->chunks));
+    struct uring_chunk *c = (struct uring_chunk *)chunk;
+    if (unlikely(is_copy(st, c))) {
+        mem_free(c);
+        return;
+    }
+    if (c->kept) st->n_kept--;
+    c->kept = false;
+    give_buffer(st, (unsigned)(c - st->chunks));
     while (unlikely(st->starved)) {
         struct stream *s = st->starved;
-        st->starved = s->next_starved;
+        st->starved = s->next;
         s->starved = false;
         if (s->reading && !s->armed) arm_receive(l, s);
     }
+}
+
+/* Clients that wait and tasks that are away keep their bytes for long. */
+static struct uring_chunk *copy_chunk(struct loop *l, struct uring_chunk *c, size_t n)
+{
+    struct uring_chunk *copy = mem_alloc(sizeof *copy + n);
+    *copy = (struct uring_chunk){.head = {.refs = 1, .loop = l}, .bytes = (char *)(copy + 1)};
+    memcpy(copy->bytes, c->bytes, n);
+    chunk_unref(&c->head);
+    return copy;
+}
+
+static void hand_over(struct loop *l, struct stream *s, unsigned buffer, size_t n)
+{
+    struct uring_state *st = state_of(l);
+    struct uring_chunk *c = &st->chunks[buffer];
+    c->head.refs = 1;
+    __atomic_store_n(&l->bytes_in, l->bytes_in + n, __ATOMIC_RELAXED);
+    if (unlikely(st->n_kept >= KEPT_MAX)) c = copy_chunk(l, c, n);
+    if (!s->closed) l->handler->on_data(l->ctx, s, &c->head, c->bytes, n);
+    if (c->head.refs > 1 && !is_copy(st, c)) {
+        c->kept = true;
+        st->n_kept++;
+    }
+    chunk_unref(&c->head);
 }
 
 static void received(struct loop *l, struct stream *s, const struct io_uring_cqe *cqe)
@@ -220,11 +257,7 @@ static void received(struct loop *l, struct stream *s, const struct io_uring_cqe
     if (!more) s->armed = false;
     else s->inflight++; /* the stream stays until we are done with it, even if the owner closes it */
     if (cqe->res > 0) {
-        struct uring_chunk *c = &st->chunks[cqe->flags >> IORING_CQE_BUFFER_SHIFT];
-        c->head.refs = 1;
-        __atomic_store_n(&l->bytes_in, l->bytes_in + (uint64_t)cqe->res, __ATOMIC_RELAXED);
-        if (!s->closed) l->handler->on_data(l->ctx, s, &c->head, c->bytes, (size_t)cqe->res);
-        chunk_unref(&c->head);
+        hand_over(l, s, cqe->flags >> IORING_CQE_BUFFER_SHIFT, (size_t)cqe->res);
     } else if (!s->closed && cqe->res != -ENOBUFS && cqe->res != -ECANCELED) {
         s->reading = false;
         l->handler->on_end(l->ctx, s, cqe->res);
@@ -237,7 +270,7 @@ static void received(struct loop *l, struct stream *s, const struct io_uring_cqe
             arm_receive(l, s);
         } else {
             s->starved = true;
-            s->next_starved = st->starved;
+            s->next = st->starved;
             st->starved = s;
         }
     }
@@ -251,10 +284,11 @@ static void sent(struct loop *l, struct stream *s, int res)
         forget_if_idle(l, s);
         return;
     }
-    if (res < 0) { /* the receive side will say why */
+    if (res < 0) {
         s->sent = s->out.len = 0;
         loop_buf_put(l, &s->flying);
         shutdown(s->fd, SHUT_RDWR);
+        if (!s->armed) l->handler->on_end(l->ctx, s, res); /* else the receive says so */
         return;
     }
     __atomic_store_n(&l->bytes_out, l->bytes_out + (uint64_t)res, __ATOMIC_RELAXED);
