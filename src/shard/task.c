@@ -142,10 +142,12 @@ static void count_command(struct worker *w, const struct task *t, struct exec *x
 {
     struct engine *e = w->engine;
     struct command_stat *c = &w->commands[command_index(e->commands, x->cmd)];
-    STAT_ADD(c->calls, 1);
+    bool is_new = !x->retry; /* a further attempt belongs to the call that began to wait */
+    STAT_ADD(c->calls, is_new);
     STAT_ADD(c->ticks, ticks);
+    STAT_ADD(w->stats.commands, is_new);
     if (unlikely(failed)) STAT_ADD(c->failed, 1);
-    if (likely(atomic_load_explicit(&e->track_latency, memory_order_relaxed))) {
+    if (likely(is_new && atomic_load_explicit(&e->track_latency, memory_order_relaxed))) {
         if (unlikely(!c->hist)) __atomic_store_n(&c->hist, mem_zalloc(sizeof *c->hist), __ATOMIC_RELEASE);
         hist_add(c->hist, ticks);
     }
@@ -161,13 +163,12 @@ static bool count_visit(const struct worker *w, struct exec *x, uint64_t *ticks)
     return x->done || x->shard + 1u == w->engine->route.shards;
 }
 
-/* Calls the command's function and accounts for it. */
+/* Calls the command's function and accounts for it. A command inside EXEC has the time of EXEC: what a transaction sees does not expire under it. */
 static void call(struct worker *w, const struct task *t, struct exec *x)
 {
     struct engine *e = w->engine;
     uint64_t start = clock_ticks();
-    if (unlikely(start - w->now_ticks > e->ticks_per_ms)) engine_clock(w);
-    x->now_ms = w->now_ms;
+    if (likely(!x->in_multi)) x->now_ms = w->now_ms;
     struct buf *out = x->out.out;
     size_t reply_at = out->len;
     bool was_occupied = w->occupied;
@@ -175,12 +176,12 @@ static void call(struct worker *w, const struct task *t, struct exec *x)
     x->cmd->fn(x);
     w->occupied = was_occupied;
     bool failed = out->len > reply_at && out->p[reply_at] == '-';
-    uint64_t ticks = clock_ticks() - start;
+    uint64_t end = clock_ticks(), ticks = end - start;
+    if (unlikely(end - w->now_ticks > e->ticks_per_ms)) engine_clock(w); /* before the next one, and before its shard is entered */
     if (unlikely(x->cmd->class >= CLASS_EACH) && !count_visit(w, x, &ticks)) return;
     count_command(w, t, x, ticks, failed);
     if (unlikely(failed) && e->hooks.error)
         e->hooks.error(e->hooks.ctx, w, slice_of(out->p + reply_at, out->len - reply_at));
-    STAT_ADD(w->stats.commands, 1);
 }
 
 static struct exec *set_up(struct worker *w, struct task *t, const struct request *r)
@@ -266,13 +267,13 @@ void task_touch(struct worker *w, struct task *t)
 /* Runs the requests from pos on that need just this shard, whose token is held. False: the task ends early (blocked). */
 static bool run_on(struct worker *w, struct task *t, struct shard *s)
 {
-    task_enter(w, s);
     uint32_t n = 0;
     bool go_on = true;
     while (go_on && t->pos < t->end && n < HOLD_MAX) {
         const struct request *r = &t->requests[t->pos];
         if (r->kind != REQUEST_ONE || r->shard != s->id) break;
         if (!r->touched && t->end - t->pos > 1) look_ahead(t, s);
+        task_enter(w, s);
         go_on = run_request(w, t, s);
         t->pos++;
         n++;

@@ -122,6 +122,7 @@ void wait_serve(struct worker *w, struct shard *s)
     struct place at;
     uint16_t db;
     struct slice key;
+    task_enter(w, s); /* what made the key ready may have taken longer than the key lives */
     while (interest_next_ready(s->store->interests, &db, &key, &first)) {
         store_peek(s->store, db, keyhash(key, w->engine->route.seed), key, &at);
         if (at.e) serve_key(w, s, entry_type(at.e), first);
