@@ -134,7 +134,7 @@ struct scan {
     uint64_t position;
     struct reply found; /* writes to what is carried from shard to shard: behind the number of keys found */
     uint64_t n, visited;
-    struct buf expired; /* keys met that are past their time, each behind its length */
+    struct buf expired; /* keys that would be answered but are past their time, each behind its length */
 };
 
 static bool parse_scan(struct exec *x, struct scan *s)
@@ -164,16 +164,16 @@ static bool parse_scan(struct exec *x, struct scan *s)
 static void scan_visit(void *ctx, struct entry *e)
 {
     struct scan *s = ctx;
+    struct slice key = entry_key(e);
     s->visited++;
+    if (s->by_type && !slice_is(s->type, object_type_name(entry_type(e)))) return;
+    if (s->by_pattern && !glob_match(s->pattern, key, false)) return;
     if (!is_live(e, s->now_ms)) {
-        struct slice key = entry_key(e);
         buf_add(&s->expired, &key.n, sizeof key.n);
         buf_add_slice(&s->expired, key);
         return;
     }
-    if (s->by_type && !slice_is(s->type, object_type_name(entry_type(e)))) return;
-    if (s->by_pattern && !glob_match(s->pattern, entry_key(e), false)) return;
-    reply_bulk(&s->found, entry_key(e));
+    reply_bulk(&s->found, key);
     s->n++;
 }
 
