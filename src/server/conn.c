@@ -291,11 +291,19 @@ void conn_data(struct conn *c, struct chunk *chunk, char *p, size_t n)
     if (ready) front_ready(f, c);
 }
 
+/* Everything asked for is answered and sent: nothing keeps a connection that is to close. */
+static void close_if_done(struct conn *c)
+{
+    if (c->away || c->stream.closed || stream_unsent(&c->stream)) return;
+    if (c->close_after_reply || c->closing || (c->ended && !c->batch && !c->waiter)) conn_close(c);
+}
+
 void conn_ended(struct conn *c, int error)
 {
     c->ended = true;
     /* A client that closed its side after a pipeline still gets its answers; one that waits for a key is gone. */
-    if (error < 0 || !c->batch || c->waiter) conn_close(c);
+    if (error < 0 || c->waiter) conn_close(c);
+    else close_if_done(c);
 }
 
 /* ---- requests */
@@ -305,7 +313,18 @@ static void finish_batch(struct conn *c)
     front_batch_put(c->front, c->batch);
     c->batch = NULL;
     if (c->in.len == 0 && c->in.cap > KEEP_INPUT_MAX) buf_fini(&c->in);
-    if (!c->stream.reading && !c->ended && c->in.len <= BUSY_INPUT_MAX) stream_read(c->front->loop, &c->stream, true);
+}
+
+/* A connection that can go on reads, however much it has kept: it may all be one request, whose rest is still to come. */
+static void read_again(struct conn *c)
+{
+    if (!c->stream.reading && !c->ended && !c->closing && !c->batch && !c->waiter && !c->paused) stream_read(c->front->loop, &c->stream, true);
+}
+
+/* All requests of the batch have run, or one of them, the last, waits. A batch holds memory of the loop, so it does not wait along. */
+static bool is_used_up(const struct conn *c)
+{
+    return c->batch && c->batch->task.pos == c->batch->task.n_requests && !(c->waiter && c->protocol_error);
 }
 
 /* CLIENT REPLY: what stands in the output from `from` on is a command's whole reply; keeps it or not. */
@@ -366,12 +385,26 @@ static bool run_task(struct conn *c, uint32_t end)
     return true;
 }
 
+/* What a task answered away from home joins the output. */
+static void take_replies(struct conn *c, struct task *t)
+{
+    if (c->stream.out.len) {
+        buf_add(&c->stream.out, t->abroad.p, t->abroad.len);
+        return;
+    }
+    struct buf empty = c->stream.out;
+    c->stream.out = t->abroad;
+    t->abroad = empty;
+}
+
 static void came_home(struct worker *w, struct task *t)
 {
     struct conn *c = t->session;
+    size_t from = c->stream.out.len;
     c->away = false;
+    take_replies(c, t);
     if (t->blocked) start_waiting(c, t->blocked);
-    if (!c->waiter) settle_reply(c, c->reply_from);
+    if (!c->waiter) settle_reply(c, from);
     if (c->pushes.len) {
         buf_add(&c->stream.out, c->pushes.p, c->pushes.len);
         c->pushes.len = 0;
@@ -402,7 +435,7 @@ static uint32_t admitted_run(struct conn *c, bool *wait)
 static bool run_some(struct conn *c)
 {
     struct task *t = &c->batch->task;
-    c->reply_from = c->stream.out.len;
+    size_t from = c->stream.out.len;
     bool wait = false;
     uint32_t n = admitted_run(c, &wait);
     if (wait) return false;
@@ -413,7 +446,7 @@ static bool run_some(struct conn *c)
         if (!run_task(c, t->pos + n)) return false;
     }
     if (c->waiter) return false;
-    settle_reply(c, c->reply_from);
+    settle_reply(c, from);
     return !c->close_after_reply && !c->paused;
 }
 
@@ -433,13 +466,6 @@ static bool flush(struct conn *c)
     return likely(stream_unsent(&c->stream) <= LOOK_AT_LIMITS) || conn_check_limits(c, c->front->worker.now_ms);
 }
 
-/* Everything asked for is answered and sent: nothing keeps a connection that is to close. */
-static void close_if_done(struct conn *c)
-{
-    if (c->away || c->stream.closed || stream_unsent(&c->stream)) return;
-    if (c->close_after_reply || c->closing || (c->ended && !c->batch && !c->waiter)) conn_close(c);
-}
-
 void conn_run(struct conn *c)
 {
     if (c->stream.closed || c->away) return;
@@ -449,15 +475,16 @@ void conn_run(struct conn *c)
     }
     stream_buffer(c->front->loop, &c->stream);
     bool go_on = !c->waiter && !c->paused;
+    if (c->waiter && is_used_up(c)) finish_batch(c);
     while (go_on && (c->batch || parse_kept(c))) {
         while (go_on && c->batch->task.pos < c->batch->task.n_requests) go_on = run_some(c);
-        if (c->away) return; /* the thread that runs it writes the output now */
-        if (c->batch->task.pos < c->batch->task.n_requests) break;
-        if (c->waiter) break; /* the last request waits; what follows is parsed when it is served */
+        if (c->away) return;
+        if (!is_used_up(c)) break;
         if (c->protocol_error) answer_protocol_error(c);
         finish_batch(c);
         go_on = go_on && !c->protocol_error;
     }
+    read_again(c);
     if (!flush(c)) return;
     if (c->waiter && c->ended) conn_close(c); /* nobody is there to be served */
     else close_if_done(c);

@@ -2,7 +2,7 @@
  *
  * A connection belongs to one front (thread) for life. While its task travels through foreign shards (`away`) or its command waits for
  * a key (`waiter`), nothing more of it is parsed; bytes that arrive meanwhile are kept. While it is away, the thread that runs its task owns
- * the fields marked T and the output buffer; the front does not touch them. */
+ * the fields marked T; the front does not touch them. */
 #pragma once
 #include "base/buf.h"
 #include "io/loop.h"
@@ -70,7 +70,6 @@ struct conn {
     struct waiter *waiter;    /* its command waits for a key; changes under the front's lock */
     int64_t deadline_ms;      /* in the front's timer heap */
     int timer;                /* place there, -1: none */
-    size_t reply_from;        /* where in the output the reply in progress begins */
     struct buf pushes;        /* messages that came while away */
     struct subscriptions *subs; /* NULL: none; changes under the front's lock */
     int64_t over_soft_since_ms; /* output above the soft limit */

@@ -41,7 +41,8 @@ void front_batch_put(struct front *f, struct batch *b)
         b->chunk = NULL;
     }
     if (b->bytes.p) buf_fini(&b->bytes);
-    if (unlikely(b->task.cap_args > KEEP_BATCH_ARGS || b->task.carry.cap > SPARE_BATCH_BYTES)) { /* grew large once: not kept */
+    if (unlikely(b->task.cap_args > KEEP_BATCH_ARGS || b->task.carry.cap > SPARE_BATCH_BYTES ||
+                 b->task.abroad.cap > SPARE_BATCH_BYTES)) { /* grew large once: not kept */
         task_fini(&b->task);
         mem_free(b);
         return;

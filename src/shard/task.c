@@ -129,6 +129,7 @@ void task_fini(struct task *t)
     mem_free(t->args);
     mem_free(t->shards);
     buf_fini(&t->carry);
+    buf_fini(&t->abroad);
 }
 
 /* ---- running */
@@ -399,7 +400,11 @@ static bool arrive(struct worker *w, struct shard *s, struct mail *m)
 
 static bool go_to(struct worker *w, struct task *t, struct shard *s)
 {
-    t->sync = false;
+    if (t->sync) { /* it leaves */
+        t->sync = false;
+        t->abroad.len = 0;
+        t->out = &t->abroad;
+    }
     t->mail.to_shard = arrive;
     engine_post(w, s, &t->mail);
     return false;
@@ -435,7 +440,6 @@ bool task_start(struct worker *w, struct task *t)
 
 void task_schedule(struct worker *w, struct task *t)
 {
-    t->sync = false;
     t->next_runnable = NULL;
     *w->runnable_end = t;
     w->runnable_end = &t->next_runnable;
