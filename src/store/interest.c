@@ -176,11 +176,11 @@ void interest_touch(struct interests *in, uint16_t db, struct slice key, uint64_
     if (k) touch(in, k);
 }
 
-void interest_touch_all(struct interests *in, uint16_t db)
+void interest_touch_if(struct interests *in, uint16_t db, bool (*changes)(void *ctx, struct slice key, uint64_t hash), void *ctx)
 {
     for (size_t b = 0; b <= in->mask; b++)
         for (struct interest_key *k = in->buckets[b]; k; k = k->chain)
-            if (k->db == db) touch(in, k);
+            if (k->db == db && changes(ctx, slice_of(k->name, k->len), k->hash)) touch(in, k);
 }
 
 void interests_free(struct interests *in)

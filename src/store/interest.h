@@ -25,7 +25,8 @@ void interest_remove(struct interests *in, struct interest *i); /* no-op if not 
 
 /* store_apply calls this for every changed key: watchers become dirty; if somebody waits, the key joins the ready list once. */
 void interest_touch(struct interests *in, uint16_t db, struct slice key, uint64_t hash);
-void interest_touch_all(struct interests *in, uint16_t db); /* FLUSHDB, SWAPDB: every key of that database that somebody watches or waits for */
+/* FLUSHDB, SWAPDB: the same for every key of that database that somebody watches or waits for and that `changes` says is concerned. */
+void interest_touch_if(struct interests *in, uint16_t db, bool (*changes)(void *ctx, struct slice key, uint64_t hash), void *ctx);
 
 /* The hash that a registered interest was added with. */
 uint64_t interest_hash(const struct interest *i);

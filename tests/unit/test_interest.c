@@ -22,22 +22,31 @@ static void touch(struct interests *in, uint16_t db, const char *key)
     interest_touch(in, db, slice_str(key), hash_of(slice_str(key)));
 }
 
+static bool is_x(void *ctx, struct slice key, uint64_t hash)
+{
+    assert_int_equal(hash, hash_of(key));
+    return slice_is(key, "x");
+}
+
 static void a_change_makes_the_watchers_of_that_key_and_database_dirty_and_nobody_else(void **state)
 {
     struct interests *in = interests_new();
-    atomic_bool dirty[3] = {false, false, false};
-    struct interest a = {.dirty = &dirty[0]}, b = {.dirty = &dirty[1]}, other_db = {.dirty = &dirty[2]};
+    atomic_bool dirty[4] = {false, false, false, false};
+    struct interest a = {.dirty = &dirty[0]}, b = {.dirty = &dirty[1]}, other_db = {.dirty = &dirty[2]}, other_key = {.dirty = &dirty[3]};
     add(in, &a, 0, "x");
     add(in, &b, 0, "y");
     add(in, &other_db, 1, "x");
+    add(in, &other_key, 1, "y");
     touch(in, 0, "x");
     assert_true(dirty[0]);
     assert_false(dirty[1]);
     assert_false(dirty[2]);
     assert_false(interest_any_ready(in));
-    interest_touch_all(in, 1);
+    interest_touch_if(in, 1, is_x, NULL);
     assert_true(dirty[2]);
     assert_false(dirty[1]);
+    assert_false(dirty[3]);
+    interest_remove(in, &other_key);
     interest_remove(in, &a);
     interest_remove(in, &a);
     interest_remove(in, &b);

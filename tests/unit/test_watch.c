@@ -76,6 +76,54 @@ static void a_key_that_had_expired_before_is_no_change(void **state)
     rig_free(r);
 }
 
+static void emptying_a_database_changes_only_the_keys_that_are_there(void **state)
+{
+    static const char *const changes[] = {"FLUSHALL", "FLUSHDB", "SWAPDB 0 1"};
+    struct rig *r = rig_new(2, 3);
+    struct client *a = rig_client(r, 0), *b = rig_client(r, 1);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        rig_do(b, "SET other v");
+        rig_do(b, "SET stale v PX 50");
+        b->task.db = 1;
+        rig_do(b, "SET stale v PX 50");
+        b->task.db = 0;
+        r->workers[0]->now_ms += 1000;
+        r->workers[1]->now_ms += 1000;
+        rig_do(a, "WATCH k stale");
+        rig_do(b, "%s", changes[i]);
+        a->out.len = b->out.len = 0;
+        watch_and_exec(a, "GET k");
+        if (a->aborted) fail_msg("%s changed what was not there", changes[i]);
+    }
+    rig_free(r);
+}
+
+static void a_key_that_another_database_brings_counts_as_changed(void **state)
+{
+    struct rig *r = rig_new(2, 3);
+    struct client *a = rig_client(r, 0), *b = rig_client(r, 1);
+    b->task.db = 1;
+    rig_do(b, "SET k v");
+    rig_do(a, "WATCH k");
+    rig_do(b, "SWAPDB 0 1");
+    watch_and_exec(a, "GET k");
+    rig_expect(a, "+OK\r\n*-1\r\n");
+    rig_free(r);
+}
+
+static void a_key_whose_time_ran_out_before_the_flush_counts_as_changed(void **state)
+{
+    struct rig *r = rig_new(1, 2);
+    struct client *a = rig_client(r, 0), *b = rig_client(r, 0);
+    rig_do(b, "SET k v PX 50");
+    rig_do(a, "WATCH k");
+    r->workers[0]->now_ms += 1000;
+    rig_do(b, "FLUSHDB");
+    watch_and_exec(a, "GET k");
+    rig_expect(a, "+OK\r\n*-1\r\n");
+    rig_free(r);
+}
+
 static void an_exec_ends_the_watch(void **state)
 {
     struct rig *r = rig_new(1, 2);
@@ -179,6 +227,9 @@ int main(void)
         cmocka_unit_test(a_change_that_was_undone_still_counts),
         cmocka_unit_test(a_key_that_expires_counts_as_changed),
         cmocka_unit_test(a_key_that_had_expired_before_is_no_change),
+        cmocka_unit_test(emptying_a_database_changes_only_the_keys_that_are_there),
+        cmocka_unit_test(a_key_that_another_database_brings_counts_as_changed),
+        cmocka_unit_test(a_key_whose_time_ran_out_before_the_flush_counts_as_changed),
         cmocka_unit_test(an_exec_ends_the_watch),
         cmocka_unit_test(the_same_key_twice_is_watched_once),
         cmocka_unit_test(databases_are_watched_apart),
