@@ -331,28 +331,24 @@ static void db_fill(struct store *s, struct db *db)
     db->expire_cursor = 0;
 }
 
-/* What a key of one database is to become: that of another, or (after NULL) nothing. */
+/* A database that is about to be replaced by another, or (after < 0) by nothing. */
 struct replacement {
-    const struct store *store;
-    struct db *before, *after;
+    struct store *store;
+    struct db *before;
+    int after;
 };
 
-static const struct entry *find_in(struct db *db, struct slice key, uint64_t hash)
-{
-    struct table_slot *slot = db ? table_find(&db->keys, hash, key) : NULL;
-    return slot ? table_entry(slot) : NULL;
-}
-
 /* A key that is neither before nor after does not change. One that is past its time counts before, because it was in time when it was watched
- * (WATCH deletes it otherwise), but not after: nobody will ever see it. */
+ * (WATCH deletes it otherwise); after, it is deleted on the way like wherever it is looked for, so that its going is no change either. */
 static bool changes_key(void *ctx, struct slice key, uint64_t hash)
 {
     const struct replacement *r = ctx;
-    const struct entry *after = find_in(r->after, key, hash);
-    return find_in(r->before, key, hash) || (after && !store_is_expired(r->store, after));
+    struct place after = {0};
+    if (r->after >= 0) store_peek(r->store, (uint16_t)r->after, hash, key, &after);
+    return after.e || (r->before && table_find(&r->before->keys, hash, key));
 }
 
-static void touch_replaced(struct store *s, uint16_t id, struct db *after)
+static void touch_replaced(struct store *s, uint16_t id, int after)
 {
     struct replacement r = {s, s->dbs[id], after};
     interest_touch_if(s->interests, id, changes_key, &r);
@@ -362,7 +358,7 @@ static void flush_db(struct store *s, uint16_t id)
 {
     struct db *db = s->dbs[id];
     if (!db) return;
-    touch_replaced(s, id, NULL);
+    touch_replaced(s, id, -1);
     struct arena *old = db->arena;
     db_fill(s, db);
     arena_free(old);
@@ -371,8 +367,8 @@ static void flush_db(struct store *s, uint16_t id)
 static void swap_dbs(struct store *s, uint16_t a, uint16_t b)
 {
     struct db *db = s->dbs[a];
-    touch_replaced(s, a, s->dbs[b]);
-    touch_replaced(s, b, db);
+    touch_replaced(s, a, b);
+    touch_replaced(s, b, a);
     __atomic_store_n(&s->dbs[a], s->dbs[b], __ATOMIC_RELEASE);
     __atomic_store_n(&s->dbs[b], db, __ATOMIC_RELEASE);
 }

@@ -37,6 +37,11 @@ void store_free(struct store *s)
 
 /* --- finding --- */
 
+static bool is_expired(const struct store *s, const struct entry *e)
+{
+    return unlikely(e->flags & ENTRY_EXPIRES) && s->now_ms > entry_expiry_ms(e);
+}
+
 static void expire(struct store *s, uint16_t db, struct slice key, uint64_t hash, struct entry *e)
 {
     store_count(&s->stats.expired);
@@ -52,7 +57,7 @@ void store_peek(struct store *s, uint16_t db, uint64_t hash, struct slice key, s
     struct table_slot *slot = table_find(&at->db->keys, hash, key);
     if (!slot) return;
     struct entry *e = table_entry(slot);
-    if (!store_is_expired(s, e)) at->e = e;
+    if (!is_expired(s, e)) at->e = e;
     else if (!s->lazy_expire_paused) expire(s, db, key, hash, e);
 }
 
@@ -89,7 +94,7 @@ static void collect_expired(void *ctx, struct entry *e)
 {
     struct expired *x = ctx;
     x->visited++;
-    if (store_is_expired(x->store, e) && x->n < sizeof x->e / sizeof *x->e) x->e[x->n++] = e;
+    if (is_expired(x->store, e) && x->n < sizeof x->e / sizeof *x->e) x->e[x->n++] = e;
 }
 
 static void expire_batch(struct store *s, uint16_t db, struct expired *x)

@@ -7,7 +7,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/check.h"
 #include "base/rng.h"
 #include "base/slice.h"
 #include "store/entry.h"
@@ -62,11 +61,6 @@ struct store {
 
 struct store *store_new(uint64_t seed, const struct store_limits *limits, uint64_t rng_seed);
 void store_free(struct store *s);
-
-static inline bool store_is_expired(const struct store *s, const struct entry *e)
-{
-    return unlikely(e->flags & ENTRY_EXPIRES) && s->now_ms > entry_expiry_ms(e);
-}
 
 /* Where a key is, or would be. */
 struct place {
