@@ -14,6 +14,7 @@
  *     WATCH key ...        watches for the client
  *     UNWATCH              forgets the watches without holding a token
  *     SPIN key us          holds the key's token for that long
+ * Time stands still: it passes by r->workers[i]->now_ms += 1000, or by engine_clock.
  * A failure inside a worker thread ends the process with a message: cmocka's jumps are for the main thread alone. */
 #pragma once
 #include <sched.h>
@@ -147,10 +148,12 @@ static inline struct rig *rig_new(uint32_t workers, uint32_t shards)
     clock_calibrate();
     r->table = command_table_new(families, sizeof families / sizeof families[0]);
     r->engine = engine_new(shards, 42, r->table);
+    r->engine->ticks_per_ms = UINT64_MAX; /* no worker looks at the clock of its own accord */
     r->n_workers = workers;
     for (uint32_t i = 0; i < workers; i++) {
         r->workers[i] = aligned_alloc(_Alignof(struct worker), sizeof **r->workers);
         engine_init_worker(r->workers[i], r->engine);
+        r->workers[i]->now_ms = r->workers[0]->now_ms;
     }
     return r;
 }
