@@ -27,7 +27,8 @@ void exec_find(struct exec *x, struct slice key, struct place *at)
     uint64_t hash = exec_hash(x, key);
     struct store *s = exec_store(x, hash);
     hotkeys_hit(s->hotkeys, s->now_ms, x->db, hash, key);
-    store_find(s, x->db, hash, key, at);
+    if (unlikely(x->no_touch)) store_look(s, x->db, hash, key, at);
+    else store_find(s, x->db, hash, key, at);
 }
 
 void exec_peek(struct exec *x, struct slice key, struct place *at)

@@ -37,6 +37,7 @@ struct exec {
     void *session;             /* the connection, for commands of src/server/ */
     uint64_t key_hash;         /* hash of argv[first_key]; have_hash tells if it is there */
     bool have_hash;
+    bool no_touch;             /* looking a key up is no use of it: CLIENT NO-TOUCH */
     bool in_multi;             /* inside EXEC: a blocking command must not block */
     bool retry;                /* a blocked command tries again because a key became ready */
     bool done;                 /* CLASS_EACH, CLASS_CURSOR: it has answered, no further shard is needed */
@@ -54,7 +55,7 @@ struct exec {
 /* ---- the keyspace */
 uint64_t exec_hash(struct exec *x, struct slice key);
 struct store *exec_store(struct exec *x, uint64_t hash);
-void exec_find(struct exec *x, struct slice key, struct place *at);  /* counts a hit or miss */
+void exec_find(struct exec *x, struct slice key, struct place *at);  /* counts a hit or miss, and as a use unless no_touch */
 void exec_peek(struct exec *x, struct slice key, struct place *at);
 /* As exec_find, and the value must be of this type if it is there: otherwise answers WRONGTYPE and gives false. */
 bool exec_find_type(struct exec *x, struct slice key, enum type t, struct place *at);

@@ -45,6 +45,7 @@ static void cmd_exists(struct exec *x)
 static void cmd_touch(struct exec *x)
 {
     int64_t n = 0;
+    x->no_touch = false; /* this is what it is for */
     for (uint32_t i = 1; i < x->argc; i++) {
         struct place at;
         exec_find(x, x->argv[i], &at);

@@ -152,7 +152,8 @@ static void count_command(struct worker *w, const struct task *t, struct exec *x
         if (unlikely(!c->hist)) __atomic_store_n(&c->hist, mem_zalloc(sizeof *c->hist), __ATOMIC_RELEASE);
         hist_add(c->hist, ticks);
     }
-    if (unlikely(ticks >= atomic_load_explicit(&e->slow_ticks, memory_order_relaxed)) && e->hooks.slow)
+    /* One that goes to wait is told of when it has its answer. */
+    if (unlikely(ticks >= atomic_load_explicit(&e->slow_ticks, memory_order_relaxed)) && e->hooks.slow && !x->block.wanted)
         e->hooks.slow(e->hooks.ctx, t, x, ticks);
 }
 
@@ -197,6 +198,7 @@ static struct exec *set_up(struct worker *w, struct task *t, const struct reques
     x->key_hash = r->hash;
     x->have_hash = r->have_hash;
     x->in_multi = false;
+    x->no_touch = t->no_touch;
     x->retry = t->waiter != NULL;
     x->block.wanted = false;
     return x;

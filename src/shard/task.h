@@ -55,6 +55,7 @@ struct task {
     uint64_t carry_ticks;
     uint16_t home, db;
     uint8_t resp;
+    bool no_touch;           /* its commands do not count as uses of keys */
     bool sync;               /* still on the thread that started it */
 };
 

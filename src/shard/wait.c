@@ -41,6 +41,7 @@ static struct waiter *waiter_new(struct task *t, const struct exec *x, const str
     wt->task.home = t->home;
     wt->task.db = t->db;
     wt->task.resp = t->resp;
+    wt->task.no_touch = t->no_touch;
     wt->task.out = &wt->answer;
     wt->task.end = 1;
     return wt;

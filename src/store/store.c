@@ -61,14 +61,16 @@ void store_peek(struct store *s, uint16_t db, uint64_t hash, struct slice key, s
     else if (!s->lazy_expire_paused) expire(s, db, key, hash, e);
 }
 
-void store_find(struct store *s, uint16_t db, uint64_t hash, struct slice key, struct place *at)
+void store_look(struct store *s, uint16_t db, uint64_t hash, struct slice key, struct place *at)
 {
     store_peek(s, db, hash, key, at);
-    if (!at->e) {
-        store_count(&s->stats.misses);
-        return;
-    }
-    store_count(&s->stats.hits);
+    store_count(at->e ? &s->stats.hits : &s->stats.misses);
+}
+
+void store_find(struct store *s, uint16_t db, uint64_t hash, struct slice key, struct place *at)
+{
+    store_look(s, db, hash, key, at);
+    if (!at->e) return;
     uint32_t old = entry_access(at->e), now = evict_access_now(s->limits, s->now_ms, old, &s->rng);
     if (now != old) entry_set_access(at->e, now);
 }

@@ -73,8 +73,9 @@ struct place {
 };
 
 /* Looks a key up. A key past its expiry is deleted on the way (counted, told to on_expire) and is not found.
- * find counts a hit or miss and notes the access; peek does neither. */
+ * find counts a hit or miss and notes the access; look only counts; peek does neither. */
 void store_find(struct store *s, uint16_t db, uint64_t hash, struct slice key, struct place *at);
+void store_look(struct store *s, uint16_t db, uint64_t hash, struct slice key, struct place *at);
 void store_peek(struct store *s, uint16_t db, uint64_t hash, struct slice key, struct place *at);
 
 /* Touches the table's memory that a find of this key will need first. The one function here that needs no token. */
