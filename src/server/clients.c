@@ -128,7 +128,7 @@ __attribute__((no_sanitize("thread"))) static struct glance glance_at(const stru
     g.watch = (int)SEE(c->watches.n);
     g.db = SEE(c->db);
     g.resp = SEE(c->resp);
-    g.blocked = SEE(c->waiter) != NULL;
+    g.blocked = SEE(c->waiter) != NULL || SEE(c->paused);
     g.closing = SEE(c->closing);
     g.close_after_reply = SEE(c->close_after_reply);
     g.no_evict = SEE(c->no_evict);
@@ -178,8 +178,9 @@ static void describe(struct buf *out, const struct exec *x, const struct conn *c
     buf_printf(out, " rbs=%zu rbp=%zu obl=%zu oll=0 omem=%zu tot-mem=%zu events=%s cmd=", g.out_cap, g.out_cap, g.out, g.flying,
                sizeof *c + g.in_cap + g.out_cap + g.flying + multi_bytes, g.out || g.flying ? "rw" : "r");
     add_command(out, x, c, &g);
-    buf_printf(out, " user=default redir=-1 resp=%d lib-name=%s lib-ver=%s\n", g.resp, text_or_empty(c->lib_name),
-               text_or_empty(c->lib_ver));
+    buf_printf(out, " user=default redir=-1 resp=%d lib-name=%s lib-ver=%s tot-net-in=%llu tot-net-out=%llu tot-cmds=%llu\n", g.resp,
+               text_or_empty(c->lib_name), text_or_empty(c->lib_ver), (unsigned long long)STAT_GET(c->bytes_in),
+               (unsigned long long)STAT_GET(c->bytes_out), (unsigned long long)STAT_GET(c->commands));
 }
 
 static void client_info(struct exec *x)
@@ -363,14 +364,22 @@ static int64_t kill_all(struct exec *x, const struct filter *f)
 static bool parse_kill_option(struct exec *x, struct filter *f, struct slice option, struct slice value)
 {
     int64_t n;
-    if (slice_is(option, "id") || slice_is(option, "maxage")) {
-        bool is_id = slice_is(option, "id");
+    if (slice_is(option, "id")) {
         if (!num_parse_i64(value, &n) || n <= 0) {
-            reply_errorf(&x->out, "ERR %s should be greater than 0", is_id ? "client-id" : "maxage");
+            reply_error(&x->out, "ERR client-id should be greater than 0");
             return false;
         }
-        if (is_id) f->id = (uint64_t)n;
-        else f->max_age_s = n;
+        f->id = (uint64_t)n;
+    } else if (slice_is(option, "maxage")) {
+        if (!num_parse_i64(value, &n)) {
+            reply_error(&x->out, "ERR maxage is not an integer or out of range");
+            return false;
+        }
+        if (n <= 0) {
+            reply_error(&x->out, "ERR maxage should be greater than 0");
+            return false;
+        }
+        f->max_age_s = n;
     } else if (slice_is(option, "type")) {
         f->type = parse_type(x, value);
         return f->type != TYPE_ANY;

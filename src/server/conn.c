@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "server/admit.h"
 #include "server/front.h"
+#include "server/stats.h"
 #include "server/subscribe.h"
 #include "server/transactions.h"
 
@@ -267,6 +268,7 @@ static bool over_query_limit(struct conn *c)
     if (likely(c->in.len <= (size_t)CONFIG_NUM(server_of(c)->config, client_query_buffer_limit))) return false;
     slog(&server_of(c)->log, SLOG_WARNING, "query buffer limit reached, client closed", "id=%llu bytes=%zu",
          (unsigned long long)c->id, c->in.len);
+    atomic_fetch_add(&server_of(c)->connections_closed_by_query, 1);
     return true;
 }
 
@@ -327,11 +329,14 @@ static bool is_used_up(const struct conn *c)
     return c->batch && c->batch->task.pos == c->batch->task.n_requests && !(c->waiter && c->protocol_error);
 }
 
-/* CLIENT REPLY: what stands in the output from `from` on is a command's whole reply; keeps it or not. */
-static void settle_reply(struct conn *c, size_t from)
+/* Confirmations of subscriptions are messages, not replies. */
+static bool answers_by_message(const struct command *cmd) { return (cmd->flags & (CMD_PUBSUB | CMD_IN_SUBSCRIBE)) == (CMD_PUBSUB | CMD_IN_SUBSCRIBE); }
+
+/* CLIENT REPLY: what stands in the output from `from` on is a command's whole reply; keeps it or not. cmd is NULL if it did not run. */
+static void settle_reply(struct conn *c, const struct command *cmd, size_t from)
 {
     if (likely(c->reply_mode == REPLY_ON)) return;
-    if (c->reply_mode != REPLY_SKIP_NEXT) c->stream.out.len = from;
+    if (c->reply_mode != REPLY_SKIP_NEXT && !(cmd && answers_by_message(cmd))) c->stream.out.len = from;
     if (c->reply_mode == REPLY_SKIP) c->reply_mode = REPLY_ON;
     else if (c->reply_mode == REPLY_SKIP_NEXT) c->reply_mode = REPLY_SKIP;
 }
@@ -364,7 +369,7 @@ static void served(struct worker *w, struct waiter *wt)
     stream_buffer(c->front->loop, &c->stream);
     size_t from = c->stream.out.len;
     buf_add(&c->stream.out, wt->answer.p, wt->answer.len);
-    settle_reply(c, from);
+    settle_reply(c, NULL, from);
     wait_free(wt);
     if (c->closing) conn_close(c);
     else front_ready(c->front, c);
@@ -377,6 +382,7 @@ static bool run_task(struct conn *c, uint32_t end)
     t->end = end;
     t->db = c->db;
     t->resp = c->resp;
+    t->no_touch = c->no_touch;
     t->out = &c->stream.out;
     c->away = true;
     if (!task_start(&c->front->worker, t)) return false;
@@ -404,7 +410,7 @@ static void came_home(struct worker *w, struct task *t)
     c->away = false;
     take_replies(c, t);
     if (t->blocked) start_waiting(c, t->blocked);
-    if (!c->waiter) settle_reply(c, from);
+    if (!c->waiter) settle_reply(c, NULL, from);
     if (c->pushes.len) {
         buf_add(&c->stream.out, c->pushes.p, c->pushes.len);
         c->pushes.len = 0;
@@ -439,14 +445,16 @@ static bool run_some(struct conn *c)
     bool wait = false;
     uint32_t n = admitted_run(c, &wait);
     if (wait) return false;
+    const struct command *last = n ? t->requests[t->pos + n - 1].cmd : NULL;
     if (n == 0) {
         t->pos++; /* answered or queued */
     } else {
-        __atomic_store_n(&c->last_command, t->requests[t->pos + n - 1].cmd, __ATOMIC_RELAXED);
+        __atomic_store_n(&c->last_command, last, __ATOMIC_RELAXED);
+        STAT_ADD(c->commands, n);
         if (!run_task(c, t->pos + n)) return false;
     }
     if (c->waiter) return false;
-    settle_reply(c, from);
+    settle_reply(c, last, from);
     return !c->close_after_reply && !c->paused;
 }
 
@@ -555,8 +563,9 @@ static void answer_unserved(struct conn *c, const struct command *cmd)
     } else {
         struct reply r = {.out = &c->stream.out, .resp = c->resp};
         reply_error(&r, "UNBLOCKED client unblocked via CLIENT UNBLOCK");
+        stats_note_error(server_of(c), &c->front->worker, slice_of(c->stream.out.p + from, c->stream.out.len - from));
     }
-    settle_reply(c, from);
+    settle_reply(c, NULL, from);
     front_ready(c->front, c);
 }
 

@@ -36,7 +36,9 @@ struct multi {
     struct multi_command *commands;
     struct slice *args;
     uint32_t n, cap, n_args, cap_args;
-    bool broken; /* a command was refused: EXEC aborts */
+    bool broken;        /* a command was refused: EXEC aborts */
+    bool needs_memory;  /* one of them may not run above maxmemory */
+    bool out_of_memory; /* and that is where we are: EXEC aborts */
 };
 
 struct conn {
@@ -79,7 +81,7 @@ struct conn {
     char peer[64], local[64];
     int64_t since_ms, active_ms;
     const struct command *last_command;
-    uint64_t bytes_in, bytes_out;
+    uint64_t bytes_in, bytes_out, commands;
 };
 
 struct conn *conn_new(struct front *f, int fd, bool is_unix);

@@ -29,7 +29,8 @@ bool pause_holds(const struct conn *c, const struct command *cmd)
 
 void pause_start(struct server *s, int64_t until_ms, bool writes_only)
 {
-    atomic_store(&s->pause_writes_only, writes_only);
+    bool all_held = pause_active(s) && !atomic_load(&s->pause_writes_only);
+    atomic_store(&s->pause_writes_only, writes_only && !all_held);
     if (until_ms > atomic_load(&s->pause_until_ms)) atomic_store(&s->pause_until_ms, until_ms);
 }
 

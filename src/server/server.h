@@ -32,7 +32,7 @@ struct server {
     int64_t started_ms;
 
     _Atomic uint64_t next_client_id;
-    _Atomic uint64_t connections_total, connections_rejected, connections_closed_by_limit;
+    _Atomic uint64_t connections_total, connections_rejected, connections_closed_by_limit, connections_closed_by_query;
     atomic_uint connections, blocked;
     _Atomic int64_t pause_until_ms; /* CLIENT PAUSE; 0: no pause */
     atomic_bool pause_writes_only;

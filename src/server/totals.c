@@ -45,9 +45,11 @@ void totals_since_start(const struct server *s, struct totals *out)
     out->of[TOTAL_CONNECTIONS] = atomic_load_explicit(&s->connections_total, memory_order_relaxed);
     out->of[TOTAL_REJECTED] = atomic_load_explicit(&s->connections_rejected, memory_order_relaxed);
     out->of[TOTAL_CLOSED_BY_LIMIT] = atomic_load_explicit(&s->connections_closed_by_limit, memory_order_relaxed);
+    out->of[TOTAL_CLOSED_BY_QUERY] = atomic_load_explicit(&s->connections_closed_by_query, memory_order_relaxed);
     for (uint32_t i = 0; i < e->n_workers; i++) {
         const struct loop *loop = __atomic_load_n(&s->fronts[i]->loop, __ATOMIC_ACQUIRE);
         out->of[TOTAL_COMMANDS] += STAT_GET(e->workers[i]->stats.commands);
+        out->of[TOTAL_TURNS] += STAT_GET(e->workers[i]->stats.turns);
         if (!loop) continue; /* it is starting */
         out->of[TOTAL_BYTES_IN] += loop_bytes_in(loop);
         out->of[TOTAL_BYTES_OUT] += loop_bytes_out(loop);

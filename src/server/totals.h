@@ -10,6 +10,8 @@ enum total {
     TOTAL_CONNECTIONS,
     TOTAL_REJECTED,        /* connections beyond maxclients */
     TOTAL_CLOSED_BY_LIMIT, /* connections that did not read their answers */
+    TOTAL_CLOSED_BY_QUERY, /* connections whose request was too long */
+    TOTAL_TURNS,           /* of all event loops */
     TOTAL_BYTES_IN,
     TOTAL_BYTES_OUT,
     TOTAL_HITS,

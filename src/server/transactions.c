@@ -1,6 +1,7 @@
 #include "server/transactions.h"
 
 #include "base/mem.h"
+#include "server/evictor.h"
 #include "server/front.h"
 
 /* ---- the queue */
@@ -19,6 +20,7 @@ void transactions_queue(struct conn *c, const struct command *cmd, const struct 
     size_t bytes = 0;
     for (uint32_t i = 0; i < argc; i++) bytes += argv[i].n;
     char *p = mem_alloc(bytes + 1);
+    m->needs_memory |= (cmd->flags & CMD_DENYOOM) != 0;
     m->commands[m->n++] = (struct multi_command){.cmd = cmd, .bytes = p, .first_arg = m->n_args, .argc = argc};
     for (uint32_t i = 0; i < argc; i++) {
         if (argv[i].n) memcpy(p, argv[i].p, argv[i].n);
@@ -64,9 +66,17 @@ static bool add_command(const struct routing *to, const struct engine *e, const 
     return all;
 }
 
+static bool has_room(struct conn *c)
+{
+    struct server *s = c->front->server;
+    return !c->multi.needs_memory || !CONFIG_NUM(s->config, maxmemory) || evictor_make_room(&c->front->worker, s);
+}
+
 void transactions_route(struct conn *c, struct request *r)
 {
     if (strcmp(r->cmd->name, "exec") != 0 || c->multi.broken) return;
+    c->multi.out_of_memory = !has_room(c);
+    if (c->multi.out_of_memory) return;
     const struct engine *e = c->front->worker.engine;
     struct routing to = {&c->batch->task, r};
     r->first_shard = to.task->n_shards;
@@ -159,6 +169,8 @@ static void exec_command(struct exec *x)
     }
     if (c->multi.broken) {
         reply_error(&x->out, "EXECABORT Transaction discarded because of previous errors.");
+    } else if (c->multi.out_of_memory) {
+        reply_error(&x->out, "EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'.");
     } else if (watch_dirty(x, &c->watches)) {
         reply_null_array(&x->out);
     } else {

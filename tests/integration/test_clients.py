@@ -8,7 +8,7 @@ import pytest
 from wire import Wire
 
 FIELDS = ("id addr laddr fd name age idle flags db sub psub ssub multi watch qbuf qbuf-free argv-mem multi-mem rbs rbp obl oll omem tot-mem "
-          "events cmd user redir resp lib-name lib-ver").split()
+          "events cmd user redir resp lib-name lib-ver tot-net-in tot-net-out tot-cmds").split()
 
 
 @pytest.fixture

@@ -1,0 +1,178 @@
+"""What programs written for Redis rely on beside the commands' own answers: side effects, counters and error texts."""
+import time
+
+import pytest
+import redis
+
+WORKERS = [{"workers": 1}, {"workers": 4}]
+BOTH = pytest.mark.parametrize("server", WORKERS, indirect=True)
+
+
+def wait_until(what, seconds=10):
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.01)
+
+
+@BOTH
+def test_watched_keys_that_are_not_there_survive_flushes_and_swaps(client):
+    for emptying in ("FLUSHALL", "FLUSHDB", "SWAPDB 0 1"):
+        with client.pipeline() as p:
+            p.watch("absent")
+            p.execute_command(*emptying.split())
+            p.multi()
+            p.ping()
+            assert p.execute() == [True], emptying
+
+
+def test_subscriptions_are_confirmed_while_replies_are_off(server, client):
+    with server.raw() as s:
+        s.command("HELLO", "3")
+        wait_until(lambda: s.line().startswith(b"$7") and s.line() == b"modules")
+        s.expect(b"*0\r\n")
+        s.command("CLIENT", "REPLY", "OFF")
+        s.command("SUBSCRIBE", "c")
+        s.expect(b">3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n")
+        s.command("GET", "nothing")
+        s.command("SUBSCRIBE")  # an error is a reply
+        wait_until(lambda: client.publish("c", "m") == 1)
+        s.expect(b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n")
+        s.command("UNSUBSCRIBE", "c")
+        s.expect(b">3\r\n$11\r\nunsubscribe\r\n$1\r\nc\r\n:0\r\n")
+        s.command("CLIENT", "REPLY", "ON")
+        s.expect(b"+OK\r\n")
+        s.command("CLIENT", "REPLY", "SKIP")
+        s.command("SUBSCRIBE", "d")
+        s.expect(b">3\r\n$9\r\nsubscribe\r\n$1\r\nd\r\n:1\r\n")
+        s.command("ECHO", "x")
+        s.expect(b"$1\r\nx\r\n")
+
+
+def test_a_transaction_that_needs_memory_is_discarded_whole_above_the_limit(server, client):
+    client.set("filler", "x" * 1000)
+    with server.raw() as s:
+        for words, answer in (("MULTI", b"+OK"), ("SET a 1", b"+QUEUED"), ("GET filler", b"+QUEUED")):
+            s.command(*words.split())
+            assert s.line() == answer
+        client.config_set("maxmemory", 1)
+        wait_until(lambda: client.info("memory")["used_memory_dataset"] > 1000)
+        s.command("EXEC")
+        assert s.line() == b"-EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'."
+        s.command("EXEC")
+        assert s.line() == b"-ERR EXEC without MULTI"
+    assert not client.exists("a")
+
+
+def test_a_blocking_command_is_slow_only_once_it_has_its_answer(server, client):
+    client.config_set("slowlog-log-slower-than", 0)
+
+    def logged():
+        return [e for e in client.slowlog_get(100) if e["command"].startswith(b"BLPOP")]
+
+    with server.raw() as s:
+        s.command("BLPOP", "queue", "0")
+        wait_until(lambda: client.info("clients")["blocked_clients"] == 1)
+        assert not logged()
+        client.rpush("queue", "x")
+        s.expect(b"*2\r\n$5\r\nqueue\r\n$1\r\nx\r\n")
+        assert len(logged()) == 1
+
+
+@BOTH
+def test_no_touch_leaves_the_access_time_alone(server, client):
+    client.set("k", "v")
+    with server.client() as quiet:
+        connection = quiet.connection_pool.get_connection("x")
+        connection.send_command("CLIENT", "NO-TOUCH", "ON")
+        assert connection.read_response() == "OK"
+        wait_until(lambda: client.object("idletime", "k") >= 2)
+        connection.send_command("GET", "k")
+        assert connection.read_response() == "v"
+        assert client.object("idletime", "k") >= 2
+        connection.send_command("TOUCH", "k")
+        assert connection.read_response() == 1
+        assert client.object("idletime", "k") < 2
+
+
+def test_an_unblocked_client_counts_as_an_error(server, client):
+    with server.raw() as s:
+        s.command("CLIENT", "ID")
+        number = int(s.line()[1:])
+        s.command("BLPOP", "queue", "0")
+        wait_until(lambda: client.client_unblock(number, error=True))
+        assert s.line().startswith(b"-UNBLOCKED")
+    assert client.info("errorstats")["errorstat_UNBLOCKED"] == "count=1"
+
+
+def test_clients_are_counted_by_what_they_do(server, client):
+    def counts():
+        info = client.info("clients")
+        return info["pubsub_clients"], info["watching_clients"]
+
+    assert counts() == (0, 0)
+    with server.raw() as subscriber, server.raw() as watcher:
+        subscriber.command("PSUBSCRIBE", "*")
+        subscriber.read(4)
+        watcher.command("WATCH", "a", "b")
+        watcher.expect(b"+OK\r\n")
+        assert counts() == (1, 1)
+        watcher.command("UNWATCH")
+        watcher.expect(b"+OK\r\n")
+        assert counts() == (1, 0)
+    wait_until(lambda: counts() == (0, 0))
+
+
+@pytest.mark.parametrize("server", [{"workers": 2, "args": ["--client-query-buffer-limit", "1mb"]}], indirect=True)
+def test_a_client_closed_for_too_long_a_request_is_counted(server, client):
+    with server.raw() as s:
+        s.send(b"*2\r\n$4\r\nECHO\r\n$3000000\r\n")
+        try:
+            for _ in range(30):
+                s.send(b"x" * 100000)
+        except OSError:
+            pass
+        s.read_to_end()
+    assert client.info("stats")["client_query_buffer_limit_disconnections"] == 1
+
+
+def test_a_clients_traffic_is_shown(client):
+    def mine():
+        line = client.client_info()
+        return [int(line[f]) for f in ("tot-net-in", "tot-net-out", "tot-cmds")]
+
+    before = mine()
+    now = mine()
+    assert now[0] == before[0] + len("*2\r\n$6\r\nCLIENT\r\n$4\r\nINFO\r\n")
+    assert now[1] > before[1] and now[2] == before[2] + 1
+
+
+def test_the_age_of_clients_to_kill_is_a_positive_number(client):
+    with pytest.raises(redis.ResponseError, match="not an integer or out of range"):
+        client.execute_command("CLIENT", "KILL", "MAXAGE", "str")
+    with pytest.raises(redis.ResponseError, match="greater than 0"):
+        client.execute_command("CLIENT", "KILL", "MAXAGE", "0")
+
+
+def test_of_two_pauses_the_longer_and_stricter_holds(server, client):
+    client.client_pause(300, all=True)
+    client.execute_command("CLIENT", "PAUSE", 20000, "WRITE")
+    client.execute_command("CLIENT", "PAUSE", 10, "WRITE")
+    with server.raw() as s:
+        started = time.monotonic()
+        s.command("GET", "k")
+        time.sleep(0.5)
+        assert [c["flags"] for c in client.client_list() if c["cmd"] == "NULL"] == ["b"]
+        client.execute_command("CLIENT", "UNPAUSE")
+        s.expect(b"$-1\r\n")
+        assert time.monotonic() - started >= 0.5
+
+
+def test_clients_that_a_pause_holds_count_as_blocked(server, client):
+    client.execute_command("CLIENT", "PAUSE", 20000, "WRITE")
+    with server.raw() as s:
+        s.command("SET", "k", "v")
+        wait_until(lambda: client.info("clients")["blocked_clients"] == 1)
+        client.execute_command("CLIENT", "UNPAUSE")
+        s.expect(b"+OK\r\n")
+    assert client.info("clients")["blocked_clients"] == 0
