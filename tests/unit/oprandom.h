@@ -35,7 +35,8 @@ static inline struct slice oprandom_string(struct oprandom *r)
 /* Of any size, small ones as likely as large ones. */
 static inline int64_t oprandom_natural(struct oprandom *r)
 {
-    return (int64_t)(rng_u64(&r->rng) >> (1 + rng_below(&r->rng, 63)));
+    uint64_t v = rng_u64(&r->rng);
+    return (int64_t)(v >> (1 + rng_below(&r->rng, 63)));
 }
 
 static inline struct op oprandom_of_kind(struct oprandom *r, enum op_kind kind)
@@ -43,7 +44,9 @@ static inline struct op oprandom_of_kind(struct oprandom *r, enum op_kind kind)
     struct op op = {.kind = kind, .db = (uint16_t)rng_below(&r->rng, STORE_DBS)};
     if (kind != OP_FLUSH && kind != OP_SWAP) op.key = oprandom_string(r);
     switch (kind) {
-    case OP_SET: op.expiry_ms = rng_below(&r->rng, 2) ? 0 : (rng_below(&r->rng, 2) ? 1 : -1) * oprandom_natural(r); /* fall through */
+    case OP_SET:
+        if (rng_below(&r->rng, 2)) op.expiry_ms = oprandom_natural(r);
+        if (rng_below(&r->rng, 4) == 0) op.expiry_ms = -op.expiry_ms; /* fall through */
     case OP_SET_VALUE:
     case OP_APPEND: op.value = oprandom_string(r); break;
     case OP_WRITE_RANGE:

@@ -1,0 +1,504 @@
+/* Which epochs of a log count
+ *
+ * Epochs are numbered without gaps over the whole log. An epoch on a shard is its records and its end record (segment.c); it is *whole* there if every record
+ * is valid, their number and bytes are those that the end record names, and it begins where the epoch before it ended. An epoch is *complete* if it is whole on every shard
+ * that its end records name, and these agree on who that is.
+ *
+ *   after   the caller has the epochs up to this one (a dump): they do not matter
+ *   W       the largest `synced` in any valid end record: everything up to W was once durable on all shards
+ *   last    from max(after, W) on, the last epoch of the unbroken run of complete ones
+ *
+ * Replayed are the valid records of all epochs in (after, last]. Everything behind `last` is cut off, on all shards.
+ *
+ * Up to W, what is not whole was damaged after it had been durable: bad disks, not crashes. Its valid records are still replayed, the rest is counted and told, the file kept aside, and
+ * strict refuses. Above W, what is not complete never was: a crash took it, or took a part. Epochs behind it are dropped though they may be complete, for their commands
+ * saw what is lost now. A file of which complete epochs are dropped that way is kept aside too, for damage above W looks the same.
+ *
+ * What a crash leaves, and why it is read right
+ *   - while a segment is made: no file, an empty one, or a piece of its header. No record is written before header and name are durable: it is unborn, and holds nothing.
+ *   - while an epoch is written: whole on some shards, on others in part or not at all: not complete, dropped everywhere. The process alone dying is the same, without losses elsewhere.
+ *   - after some epochs were written and not synced, power lost: any of their bytes may be missing, also with later ones there. The first that is not complete ends the run. One that is
+ *     lost without any trace (all its shards lost it) leaves a gap in the numbers, and ends the run too.
+ *   - while syncing: the same. The sync was not reported, so nobody was promised anything.
+ *   - after a sync: the epochs are whole on all shards and in the run, since those before them are too.
+ *   - after a failed write was undone, or in the middle of that: the epoch was not complete anywhere, and its second try writes the same bytes at the same place.
+ *   - while a shard starts a new segment: all that was written had been synced just before, on all shards. So only the last segment of a shard is ever at risk.
+ *   - while recovery cuts: an epoch behind `last` that lost bytes to the cut is still not complete: the next recovery finds the same `last`. No new epoch is written
+ *     before the cut is durable, so the numbers behind `last` can be given again. What was replayed is made durable too: W of the new log may say so.
+ *   - while wal_drop_before deletes: what it deletes is not after `after`. */
+#include "log/replay.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/crc32c.h"
+#include "base/mem.h"
+#include "io/file.h"
+#include "log/logdir.h"
+#include "log/segment.h"
+
+struct part { /* a segment */
+    uint64_t number;
+    enum segment_state state;
+    uint64_t size, keep; /* keep: bytes that count; set by replay_shard */
+    bool keep_aside;
+};
+
+struct seen { /* an end record above the W of its time */
+    wal_epoch epoch;
+    uint32_t shards, who; /* how many take part, and the checksum of the bitmap */
+    bool whole, first;    /* first: this shard is the lowest that takes part */
+};
+
+struct damage {
+    wal_epoch epoch; /* of the end record behind it; 0: none, the header */
+    uint64_t at, records;
+    uint32_t part;
+    const char *what;
+};
+
+struct log { /* of one shard */
+    struct part *parts;
+    struct seen *tail; /* ascending, without those up to the W known when room was needed */
+    struct damage *damages;
+    uint32_t n_parts, n_tail, cap_tail, n_damages;
+    wal_epoch last_end;               /* the last end record's; 0: none yet */
+    uint64_t epochs, ends, ends_named; /* of tail entries that were let go, in (after, W]; ends_named: as their lowest shards name them */
+    struct wal_replay result;
+};
+
+struct replay {
+    const struct file_ops *files;
+    char *dir;
+    uint32_t shards;
+    bool strict;
+    wal_epoch after, durable, last; /* durable: W */
+    uint64_t bad;
+    char note[256];
+    struct log *logs;
+};
+
+/* --- reading files --- */
+
+static int complain(struct buf *error, const char *path, const char *what, int rc)
+{
+    buf_printf(error, "%s: %s%s%s", path, what, rc ? ": " : "", rc ? strerror(-rc) : "");
+    return rc ? rc : -EINVAL;
+}
+
+static int load(const struct replay *r, uint32_t shard, uint64_t number, struct buf *file, struct buf *error)
+{
+    char path[LOGDIR_PATH_MAX];
+    int rc = logdir_segment(path, r->dir, shard, number);
+    file->len = 0;
+    if (rc == 0) rc = file_read_whole(r->files, path, file);
+    return rc ? complain(error, path, "cannot be read", rc) : 0;
+}
+
+/* A file of another log or version is refused, whatever else is asked: replaying it, or cutting it, can only do harm. */
+static int check_header(struct replay *r, uint32_t shard, struct part *p, struct slice file, struct buf *error)
+{
+    struct segment_header h;
+    char path[LOGDIR_PATH_MAX];
+    p->size = file.n;
+    p->state = segment_read_header(file, &h);
+    logdir_segment(path, r->dir, shard, p->number);
+    if (p->state == SEGMENT_NEWER) return complain(error, path, "is of a format version that this server does not know", 0);
+    if (p->state == SEGMENT_GOOD && (h.shard != shard || h.shards != r->shards || h.number != p->number))
+        return complain(error, path, "belongs to another log, shard or place", 0);
+    return 0;
+}
+
+/* --- the first reading: what is there --- */
+
+static void note_damage(struct log *log, struct damage d)
+{
+    log->damages = mem_resize(log->damages, (log->n_damages + 1) * sizeof *log->damages);
+    log->damages[log->n_damages++] = d;
+}
+
+static bool counts_as_durable(const struct replay *r, wal_epoch e) { return e > r->after && e <= r->durable; }
+
+static void tally(struct log *log, const struct seen *s)
+{
+    log->ends++;
+    if (!s->first) return;
+    log->epochs++;
+    log->ends_named += s->shards;
+}
+
+/* Lets go of entries that need no decision any more. */
+static void shrink_tail(struct replay *r, struct log *log)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < log->n_tail; i++) {
+        if (log->tail[i].epoch > r->durable) log->tail[kept++] = log->tail[i];
+        else if (counts_as_durable(r, log->tail[i].epoch)) tally(log, &log->tail[i]);
+    }
+    log->n_tail = kept;
+}
+
+static void push_tail(struct replay *r, struct log *log, struct seen s)
+{
+    if (log->n_tail == log->cap_tail) {
+        shrink_tail(r, log);
+        if (log->n_tail > log->cap_tail / 2 || log->cap_tail == 0) {
+            log->cap_tail = log->cap_tail ? log->cap_tail * 2 : 64;
+            log->tail = mem_resize(log->tail, log->cap_tail * sizeof *log->tail);
+        }
+    }
+    log->tail[log->n_tail++] = s;
+}
+
+static struct seen describe(const struct segment_end *e, uint32_t shard, bool whole)
+{
+    struct seen s = {.epoch = e->epoch, .whole = whole, .first = true, .who = crc32c(CRC32C_START, e->takes_part, (e->shards + 7) / 8)};
+    for (uint32_t i = 0; i < e->shards; i++) {
+        if (!segment_takes_part(e, i)) continue;
+        s.shards++;
+        if (i < shard) s.first = false;
+    }
+    return s;
+}
+
+struct region { /* between two end records */
+    uint64_t at, records, bad, bad_at;
+};
+
+static void end_of_region(struct replay *r, struct log *log, uint32_t shard, uint32_t part, const struct segment_item *item, struct region *g)
+{
+    const struct segment_end *e = &item->end;
+    if (e->epoch <= log->last_end) { /* a number that was there already */
+        note_damage(log, (struct damage){e->epoch, item->at, 1, part, "an end record out of order"});
+        return;
+    }
+    bool whole = g->bad == 0 && e->records == g->records && e->bytes == item->at - g->at;
+    uint64_t missing = e->records > g->records ? e->records - g->records : 0;
+    if (!whole)
+        note_damage(log, (struct damage){e->epoch, g->bad ? g->bad_at : g->at, missing > g->bad ? missing : g->bad ? g->bad : 1, part, "damaged records"});
+    push_tail(r, log, describe(e, shard, whole));
+    if (e->synced > r->durable) r->durable = e->synced;
+    log->last_end = e->epoch;
+}
+
+static void survey(struct replay *r, uint32_t shard, uint32_t part, struct slice file)
+{
+    struct log *log = &r->logs[shard];
+    struct segment_reader reader;
+    struct segment_item item;
+    struct region g = {.at = SEGMENT_HEADER_BYTES};
+    if (log->parts[part].state == SEGMENT_UNBORN) return;
+    if (log->parts[part].state == SEGMENT_DAMAGED) note_damage(log, (struct damage){0, 0, 1, part, "a damaged header"});
+    segment_reader_init(&reader, file, shard, r->shards, SEGMENT_HEADER_BYTES);
+    while (segment_next(&reader, &item)) {
+        if (item.kind == SEGMENT_RECORD) g.records++;
+        if (item.kind == SEGMENT_BAD && g.bad++ == 0) g.bad_at = item.at;
+        if (item.kind != SEGMENT_END) continue;
+        end_of_region(r, log, shard, part, &item, &g);
+        g = (struct region){.at = reader.at};
+    }
+}
+
+static int survey_shard(struct replay *r, uint32_t shard, struct buf *error)
+{
+    struct log *log = &r->logs[shard];
+    struct logdir_numbers numbers;
+    struct buf file = {0};
+    int rc = logdir_list(r->files, r->dir, shard, &numbers);
+    if (rc) return complain(error, r->dir, "cannot be listed", rc);
+    log->parts = mem_zalloc((numbers.n ? numbers.n : 1) * sizeof *log->parts);
+    log->n_parts = numbers.n;
+    for (uint32_t i = 0; i < numbers.n && rc == 0; i++) {
+        log->parts[i].number = numbers.v[i];
+        rc = load(r, shard, numbers.v[i], &file, error);
+        if (rc == 0) rc = check_header(r, shard, &log->parts[i], buf_slice(&file), error);
+        if (rc == 0) survey(r, shard, i, buf_slice(&file));
+    }
+    mem_free(numbers.v);
+    buf_fini(&file);
+    return rc;
+}
+
+/* --- the decision --- */
+
+/* Is e complete? Cursors stand at the first tail entry of each shard that is not before e. */
+static bool is_complete(const struct replay *r, wal_epoch e, uint32_t *cursors)
+{
+    const struct seen *one = NULL;
+    uint32_t present = 0;
+    for (uint32_t i = 0; i < r->shards; i++) {
+        const struct log *log = &r->logs[i];
+        while (cursors[i] < log->n_tail && log->tail[cursors[i]].epoch < e) cursors[i]++;
+        if (cursors[i] == log->n_tail || log->tail[cursors[i]].epoch != e) continue;
+        const struct seen *s = &log->tail[cursors[i]];
+        if (!s->whole || (one && (one->who != s->who || one->shards != s->shards))) return false;
+        one = s;
+        present++;
+    }
+    return one && present == one->shards;
+}
+
+static void find_last(struct replay *r)
+{
+    uint32_t *cursors = mem_zalloc(r->shards * sizeof *cursors);
+    r->last = r->durable > r->after ? r->durable : r->after;
+    while (is_complete(r, r->last + 1, cursors)) r->last++;
+    mem_free(cursors);
+}
+
+static void note(struct replay *r, uint32_t shard, const struct damage *d)
+{
+    if (r->note[0]) return;
+    char path[LOGDIR_PATH_MAX];
+    logdir_segment(path, r->dir, shard, r->logs[shard].parts[d->part].number);
+    snprintf(r->note, sizeof r->note, "%.180s: %s at offset %" PRIu64, path, d->what, d->at);
+}
+
+static void count_damage(struct replay *r, uint32_t shard)
+{
+    struct log *log = &r->logs[shard];
+    for (uint32_t i = 0; i < log->n_damages; i++) {
+        const struct damage *d = &log->damages[i];
+        if (d->epoch && (d->epoch <= r->after || d->epoch > r->last)) continue;
+        note(r, shard, d);
+        r->bad += d->records;
+        log->parts[d->part].keep_aside = true;
+    }
+}
+
+/* Epochs up to W that some shard, or all of them, have no end record of. */
+static uint64_t missing_ends(struct replay *r)
+{
+    uint64_t epochs = 0, ends = 0, named = 0;
+    for (uint32_t i = 0; i < r->shards; i++) {
+        shrink_tail(r, &r->logs[i]);
+        epochs += r->logs[i].epochs;
+        ends += r->logs[i].ends;
+        named += r->logs[i].ends_named;
+    }
+    uint64_t expected = r->durable > r->after ? r->durable - r->after : 0;
+    uint64_t no_epoch = expected > epochs ? expected - epochs : 0, no_end = named > ends ? named - ends : 0;
+    return no_epoch > no_end ? no_epoch : no_end;
+}
+
+static int decide(struct replay *r, struct buf *error)
+{
+    uint64_t missing = missing_ends(r);
+    find_last(r);
+    for (uint32_t i = 0; i < r->shards; i++) count_damage(r, i);
+    if (missing && !r->note[0])
+        snprintf(r->note, sizeof r->note, "%.180s: %" PRIu64 " ends of epochs up to %" PRIu64 " are missing", r->dir, missing, r->durable);
+    r->bad += missing;
+    if (!r->strict || r->bad == 0) return 0;
+    buf_printf(error, "the log is damaged: %s", r->note);
+    return -EINVAL;
+}
+
+struct replay *replay_open(const struct file_ops *files, const char *dir, uint32_t shards, wal_epoch after, bool strict, struct buf *error)
+{
+    struct replay *r = mem_zalloc(sizeof *r);
+    *r = (struct replay){.files = files, .dir = mem_strdup(dir), .shards = shards, .strict = strict, .after = after};
+    r->logs = mem_zalloc(shards * sizeof *r->logs);
+    int rc = 0;
+    for (uint32_t i = 0; i < shards && rc == 0; i++) rc = survey_shard(r, i, error);
+    if (rc == 0) rc = decide(r, error);
+    if (rc == 0) return r;
+    replay_free(r);
+    return NULL;
+}
+
+void replay_free(struct replay *r)
+{
+    for (uint32_t i = 0; i < r->shards; i++) {
+        mem_free(r->logs[i].parts);
+        mem_free(r->logs[i].tail);
+        mem_free(r->logs[i].damages);
+    }
+    mem_free(r->logs);
+    mem_free(r->dir);
+    mem_free(r);
+}
+
+bool replay_is_damaged(const struct replay *r) { return r->bad > 0; }
+
+/* --- the second reading: handing out --- */
+
+struct hand_out {
+    struct replay *r;
+    uint32_t shard, part;
+    void (*apply)(void *ctx, uint32_t shard, const struct op *op);
+    void *ctx;
+    struct segment_ops ops;
+    wal_epoch last_end;
+    struct buf *error;
+};
+
+/* Checksum and all are right, yet it is no op: written by a fault of ours, or by a newer server. */
+static int not_an_op(struct hand_out *h, uint64_t at)
+{
+    struct log *log = &h->r->logs[h->shard];
+    char path[LOGDIR_PATH_MAX];
+    logdir_segment(path, h->r->dir, h->shard, log->parts[h->part].number);
+    log->result.bad_records++;
+    log->parts[h->part].keep_aside = true;
+    if (!log->result.note[0]) snprintf(log->result.note, sizeof log->result.note, "%.180s: not an op at offset %" PRIu64, path, at);
+    if (!h->r->strict) return 0;
+    buf_printf(h->error, "the log is damaged: %s", log->result.note);
+    return -EINVAL;
+}
+
+/* Hands out the records in [from, to) of the file. */
+static int hand_out(struct hand_out *h, struct slice file, size_t from, size_t to)
+{
+    struct segment_reader reader;
+    struct segment_item item;
+    struct op op;
+    segment_reader_init(&reader, slice_of(file.p, to), h->shard, h->r->shards, from);
+    segment_ops_reset(&h->ops);
+    while (segment_next(&reader, &item)) {
+        if (item.kind != SEGMENT_RECORD) {
+            segment_ops_reset(&h->ops);
+            continue;
+        }
+        enum segment_op got = segment_op_step(&h->ops, item.record, &op);
+        if (got == SEGMENT_OP) {
+            h->apply(h->ctx, h->shard, &op);
+            h->r->logs[h->shard].result.records++;
+        }
+        int rc = got == SEGMENT_OP_INVALID ? not_an_op(h, item.at) : 0;
+        if (rc) return rc;
+    }
+    return 0;
+}
+
+/* What lies between two end records is the later one's epoch, and before it, if its own end record is damaged, that of others between the two.
+ * These are replayed only if all of them can be: it is not known where one ends and the next begins. */
+static int hand_out_region(struct hand_out *h, struct slice file, size_t from, const struct segment_item *end)
+{
+    size_t own = end->at - end->end.bytes;
+    struct log *log = &h->r->logs[h->shard];
+    int rc = own > from && h->last_end >= h->r->after ? hand_out(h, file, from, own) : 0;
+    if (rc == 0) rc = hand_out(h, file, own, end->at);
+    log->result.bytes += end->at + end->bytes - from;
+    return rc;
+}
+
+static int hand_out_part(struct hand_out *h, struct slice file)
+{
+    const struct replay *r = h->r;
+    struct log *log = &r->logs[h->shard];
+    struct part *p = &log->parts[h->part];
+    struct segment_reader reader;
+    struct segment_item item;
+    uint64_t records = 0, whole_dropped = 0;
+    if (p->state == SEGMENT_UNBORN) {
+        log->result.torn_bytes += p->size;
+        return 0;
+    }
+    p->keep = SEGMENT_HEADER_BYTES;
+    segment_reader_init(&reader, file, h->shard, r->shards, SEGMENT_HEADER_BYTES);
+    for (size_t from = reader.at; segment_next(&reader, &item);) {
+        records += item.kind == SEGMENT_RECORD;
+        if (item.kind != SEGMENT_END) continue;
+        if (item.end.epoch > r->last) {
+            log->result.dropped_records += records;
+            whole_dropped += item.end.epoch > r->last + 1;
+        } else {
+            bool wanted = item.end.epoch > r->after && item.end.epoch > h->last_end;
+            int rc = wanted ? hand_out_region(h, file, from, &item) : 0;
+            if (rc) return rc;
+            if (item.end.epoch > h->last_end) h->last_end = item.end.epoch;
+            p->keep = reader.at;
+        }
+        from = reader.at;
+        records = 0;
+    }
+    log->result.dropped_records += records;
+    log->result.torn_bytes += p->size - p->keep;
+    p->keep_aside |= whole_dropped > 0 || (r->bad > 0 && p->keep < p->size);
+    return 0;
+}
+
+int replay_shard(struct replay *r, uint32_t shard, void (*apply)(void *ctx, uint32_t shard, const struct op *op), void *ctx, struct buf *error)
+{
+    struct hand_out h = {.r = r, .shard = shard, .apply = apply, .ctx = ctx, .error = error};
+    struct log *log = &r->logs[shard];
+    struct buf file = {0};
+    int rc = 0;
+    for (; h.part < log->n_parts && rc == 0; h.part++) {
+        rc = load(r, shard, log->parts[h.part].number, &file, error);
+        if (rc == 0 && file.len != log->parts[h.part].size) rc = complain(error, r->dir, "changed while it was read", 0);
+        if (rc == 0) rc = hand_out_part(&h, buf_slice(&file));
+    }
+    segment_ops_fini(&h.ops);
+    buf_fini(&file);
+    return rc;
+}
+
+/* --- the cut --- */
+
+static int keep_aside(const struct replay *r, uint32_t shard, const struct part *p, struct buf *error)
+{
+    char path[LOGDIR_PATH_MAX], dir[LOGDIR_PATH_MAX], aside[LOGDIR_PATH_MAX + 16];
+    struct buf file = {0};
+    logdir_shard(dir, r->dir, shard);
+    logdir_segment(path, r->dir, shard, p->number);
+    snprintf(aside, sizeof aside, "%s.corrupt", path);
+    int fd = r->files->open(r->files->ctx, aside, FILE_READ), rc = 0;
+    if (fd >= 0) r->files->close(r->files->ctx, fd); /* kept by an earlier recovery, which saw more of it */
+    else rc = load(r, shard, p->number, &file, error);
+    if (rc == 0 && fd < 0) {
+        rc = file_put_whole(r->files, dir, aside, buf_slice(&file));
+        if (rc) complain(error, aside, "cannot be written", rc);
+    }
+    buf_fini(&file);
+    return rc;
+}
+
+/* Every last segment is synced, cut or not: it may hold epochs that were written and not synced. */
+static int cut_part(const struct replay *r, uint32_t shard, const struct part *p, struct buf *error)
+{
+    const struct file_ops *f = r->files;
+    char path[LOGDIR_PATH_MAX];
+    logdir_segment(path, r->dir, shard, p->number);
+    int fd = f->open(f->ctx, path, FILE_CHANGE);
+    if (fd < 0) return complain(error, path, "cannot be opened for writing", fd);
+    int rc = p->keep < p->size ? f->truncate(f->ctx, fd, p->keep) : 0;
+    if (rc == 0) rc = f->sync(f->ctx, &fd, 1);
+    f->close(f->ctx, fd);
+    return rc ? complain(error, path, "cannot be cut", rc) : 0;
+}
+
+static int finish_shard(struct replay *r, uint32_t shard, struct buf *error)
+{
+    struct log *log = &r->logs[shard];
+    int rc = 0;
+    for (uint32_t i = 0; i < log->n_parts && rc == 0; i++) {
+        const struct part *p = &log->parts[i];
+        if (p->keep_aside) rc = keep_aside(r, shard, p, error);
+        if (rc == 0 && (p->keep < p->size || i == log->n_parts - 1)) rc = cut_part(r, shard, p, error);
+    }
+    return rc;
+}
+
+int replay_finish(struct replay *r, struct wal_replay *result, struct buf *error)
+{
+    *result = (struct wal_replay){.last = r->last, .bad_records = r->bad, .epochs = r->last - r->after};
+    memcpy(result->note, r->note, sizeof r->note);
+    for (uint32_t i = 0; i < r->shards; i++) {
+        const struct wal_replay *one = &r->logs[i].result;
+        int rc = finish_shard(r, i, error);
+        if (rc) return rc;
+        result->records += one->records;
+        result->bytes += one->bytes;
+        result->dropped_records += one->dropped_records;
+        result->torn_bytes += one->torn_bytes;
+        result->bad_records += one->bad_records;
+        if (!result->note[0]) memcpy(result->note, one->note, sizeof one->note);
+    }
+    if (!result->note[0] && result->torn_bytes)
+        snprintf(result->note, sizeof result->note, "%.100s: %" PRIu64 " bytes behind epoch %" PRIu64 " were not complete and are cut off", r->dir,
+                 result->torn_bytes, r->last);
+    return 0;
+}

@@ -1,0 +1,806 @@
+/* The log against a disk that crashes, fills up, fails and rots: what is replayed is always a run of whole epochs from the first one on, with all that was
+ * synced, the same on every shard; and damage is never silent. */
+#include <errno.h>
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "io/file_sim.h"
+#include "io/wholefile.h"
+#include "log/logdir.h"
+#include "log/opcode.h"
+#include "log/segment.h"
+#include "log/wal.h"
+#include "oprandom.h"
+
+enum { SHARDS_MAX = 9, OPS_MAX = 1024 };
+
+/* --- the naive twin: ops as bytes, with the epoch that each belongs to --- */
+
+struct told {
+    struct buf bytes;
+    wal_epoch epoch;
+};
+
+struct twin {
+    struct told ops[SHARDS_MAX][OPS_MAX];
+    uint32_t n[SHARDS_MAX];
+    wal_epoch cut, synced;
+};
+
+static struct twin *twin_new(void) { return mem_zalloc(sizeof(struct twin)); }
+
+static void twin_free(struct twin *t)
+{
+    for (uint32_t s = 0; s < SHARDS_MAX; s++)
+        for (uint32_t i = 0; i < t->n[s]; i++) buf_fini(&t->ops[s][i].bytes);
+    mem_free(t);
+}
+
+static void twin_add(void *ctx, uint32_t shard, const struct op *op)
+{
+    struct twin *t = ctx;
+    assert_in_range(t->n[shard], 0, OPS_MAX - 1);
+    opcode_write(&t->ops[shard][t->n[shard]++].bytes, op);
+}
+
+/* Forgets what came after `last`. */
+static void twin_cut(struct twin *t, wal_epoch last)
+{
+    for (uint32_t s = 0; s < SHARDS_MAX; s++)
+        while (t->n[s] && t->ops[s][t->n[s] - 1].epoch > last) {
+            t->n[s]--;
+            buf_fini(&t->ops[s][t->n[s]].bytes);
+        }
+    t->cut = last;
+}
+
+static uint32_t ops_in(const struct twin *t, uint32_t shard, wal_epoch after, wal_epoch last, uint32_t *first)
+{
+    uint32_t n = 0;
+    *first = 0;
+    for (uint32_t i = 0; i < t->n[shard]; i++) {
+        if (t->ops[shard][i].epoch <= after) *first = i + 1;
+        else if (t->ops[shard][i].epoch <= last) n++;
+    }
+    return n;
+}
+
+static bool is_same_run(const struct twin *got, const struct twin *want, wal_epoch after, wal_epoch last)
+{
+    for (uint32_t s = 0; s < SHARDS_MAX; s++) {
+        uint32_t first, n = ops_in(want, s, after, last, &first);
+        if (got->n[s] != n) return false;
+        for (uint32_t i = 0; i < n; i++)
+            if (!slice_eq(buf_slice(&got->ops[s][i].bytes), buf_slice(&want->ops[s][first + i].bytes))) return false;
+    }
+    return true;
+}
+
+/* Every op that was replayed had been written, and in this order. */
+static bool is_subsequence(const struct twin *got, const struct twin *want)
+{
+    for (uint32_t s = 0; s < SHARDS_MAX; s++) {
+        uint32_t k = 0;
+        for (uint32_t i = 0; i < got->n[s]; i++, k++) {
+            while (k < want->n[s] && !slice_eq(buf_slice(&got->ops[s][i].bytes), buf_slice(&want->ops[s][k].bytes))) k++;
+            if (k == want->n[s]) return false;
+        }
+    }
+    return true;
+}
+
+/* --- a log on the simulated disk --- */
+
+struct bench {
+    struct file_sim *disk;
+    struct wal *wal;
+    struct twin *truth;
+    struct oprandom ops;
+    struct buf error;
+    uint32_t shards;
+    uint64_t segment_bytes;
+};
+
+static struct bench *bench_new(uint32_t shards, uint64_t segment_bytes, uint64_t seed)
+{
+    struct bench *b = mem_zalloc(sizeof *b);
+    b->disk = file_sim_new("d", seed);
+    b->truth = twin_new();
+    oprandom_init(&b->ops, seed);
+    b->ops.string_max = 30;
+    b->shards = shards;
+    b->segment_bytes = segment_bytes;
+    return b;
+}
+
+static void bench_free(struct bench *b)
+{
+    if (b->wal) wal_close(b->wal);
+    file_sim_free(b->disk);
+    twin_free(b->truth);
+    buf_fini(&b->error);
+    mem_free(b);
+}
+
+static bool open_log(struct bench *b, wal_epoch after)
+{
+    b->error.len = 0;
+    b->wal = wal_open(file_sim_ops(b->disk), "d", b->shards, after, b->segment_bytes, &b->error);
+    return b->wal;
+}
+
+static void append(struct bench *b, uint32_t shard)
+{
+    struct op op = oprandom_next(&b->ops);
+    struct told *told = &b->truth->ops[shard][b->truth->n[shard]];
+    twin_add(b->truth, shard, &op);
+    told->epoch = wal_open_epoch(b->wal);
+    wal_append(b->wal, shard, &op);
+}
+
+static wal_epoch cut(struct bench *b)
+{
+    wal_epoch e = wal_cut(b->wal);
+    if (e) {
+        assert_true(e == b->truth->cut + 1);
+        b->truth->cut = e;
+    }
+    assert_int_equal(wal_pending_bytes(b->wal), 0);
+    return e;
+}
+
+static int sync_log(struct bench *b)
+{
+    int rc = wal_sync(b->wal);
+    if (rc == 0) b->truth->synced = wal_synced_epoch(b->wal);
+    return rc;
+}
+
+/* One op on each of the shards in the mask, as an epoch. */
+static void epoch_on(struct bench *b, unsigned mask)
+{
+    for (uint32_t s = 0; s < b->shards; s++)
+        if (mask >> s & 1) append(b, s);
+    assert_true(cut(b) > 0);
+    assert_int_equal(wal_write(b->wal), 0);
+}
+
+static void close_log(struct bench *b, bool power)
+{
+    if (b->wal) wal_close(b->wal);
+    b->wal = NULL;
+    file_sim_crash(b->disk, power);
+}
+
+static int replay(struct bench *b, wal_epoch after, bool strict, struct twin *got, struct wal_replay *result)
+{
+    b->error.len = 0;
+    return wal_replay_all(file_sim_ops(b->disk), "d", b->shards, after, strict, twin_add, got, result, &b->error);
+}
+
+/* Replays and compares with the truth up to result->last. */
+static struct wal_replay replay_run(struct bench *b, wal_epoch after)
+{
+    struct twin *got = twin_new();
+    struct wal_replay result;
+    if (replay(b, after, false, got, &result)) fail_msg("%.*s", (int)b->error.len, b->error.p);
+    assert_true(is_same_run(got, b->truth, after, result.last));
+    twin_free(got);
+    return result;
+}
+
+static struct buf *bytes_of(struct bench *b, uint32_t shard, uint64_t segment)
+{
+    char path[LOGDIR_PATH_MAX];
+    logdir_segment(path, "d", shard, segment);
+    return file_sim_bytes(b->disk, path);
+}
+
+/* --- plain life --- */
+
+static void what_was_written_is_replayed_in_order_on_every_shard(void **state)
+{
+    struct bench *b = bench_new(3, 1 << 20, 1);
+    assert_true(open_log(b, 0));
+    assert_int_equal(wal_cut(b->wal), 0);
+    for (unsigned i = 0; i < 30; i++) epoch_on(b, 1 + i % 7);
+    assert_int_equal(wal_written_epoch(b->wal), 30);
+    assert_int_equal(wal_synced_epoch(b->wal), 0);
+    assert_int_equal(sync_log(b), 0);
+    assert_int_equal(wal_synced_epoch(b->wal), 30);
+    close_log(b, true);
+    struct wal_replay r = replay_run(b, 0);
+    assert_int_equal(r.last, 30);
+    assert_int_equal(r.epochs, 30);
+    assert_int_equal(r.bad_records + r.torn_bytes + r.dropped_records, 0);
+    assert_string_equal(r.note, "");
+    bench_free(b);
+}
+
+static void an_empty_directory_is_an_empty_log(void **state)
+{
+    struct bench *b = bench_new(2, 1 << 20, 1);
+    struct wal_replay r = replay_run(b, 7);
+    assert_int_equal(r.last, 7);
+    assert_int_equal(r.records, 0);
+    assert_true(open_log(b, r.last));
+    assert_int_equal(wal_open_epoch(b->wal), 8);
+    bench_free(b);
+}
+
+static void lives_follow_one_another_without_gap(void **state)
+{
+    struct bench *b = bench_new(3, 300, 5);
+    wal_epoch last = 0;
+    for (unsigned life = 0; life < 6; life++) {
+        assert_true(open_log(b, last));
+        for (unsigned i = 0; i < 10; i++) epoch_on(b, 1 + (life + i) % 7);
+        if (life % 2) assert_int_equal(sync_log(b), 0);
+        close_log(b, life % 2);
+        last = replay_run(b, 0).last;
+        assert_int_equal(last, 10 * (life + 1));
+    }
+    bench_free(b);
+}
+
+static void old_segments_go_only_when_a_dump_has_their_epochs(void **state)
+{
+    struct bench *b = bench_new(3, 200, 2);
+    struct wal_info info;
+    assert_true(open_log(b, 0));
+    for (unsigned i = 0; i < 40; i++) epoch_on(b, 1 + i % 7);
+    wal_shard_info(b->wal, 0, &info);
+    assert_true(info.segments > 3 && info.bytes > 600 && info.records == b->truth->n[0]);
+    assert_int_equal(wal_drop_before(b->wal, 21), 0);
+    assert_null(bytes_of(b, 0, 1));
+    close_log(b, false);
+    assert_int_equal(replay_run(b, 20).last, 40);
+    assert_true(open_log(b, 40));
+    wal_rotate(b->wal);
+    for (unsigned i = 0; i < 4; i++) epoch_on(b, 2); /* shards 0 and 2 are idle from now on */
+    wal_rotate(b->wal);
+    assert_int_equal(wal_drop_before(b->wal, 45), 0);
+    for (uint32_t s = 0; s < 3; s++) {
+        wal_shard_info(b->wal, s, &info);
+        assert_int_equal(info.segments, 0);
+        assert_int_equal(info.bytes, 0);
+    }
+    epoch_on(b, 7);
+    assert_int_equal(sync_log(b), 0);
+    close_log(b, true);
+    assert_int_equal(replay_run(b, 44).last, 45);
+    bench_free(b);
+}
+
+static void an_op_longer_than_a_record_is_kept_in_parts(void **state)
+{
+    struct bench *b = bench_new(1, 1 << 30, 3);
+    struct buf value = {0};
+    struct wal_replay r;
+    struct twin *got = twin_new();
+    assert_true(open_log(b, 0));
+    for (uint32_t i = 0; i < 10u << 20; i++) buf_add(&value, &i, 4);
+    struct op op = {.kind = OP_SET, .key = SLICE("k"), .value = buf_slice(&value)};
+    append(b, 0);
+    twin_add(b->truth, 0, &op);
+    b->truth->ops[0][1].epoch = 1;
+    wal_append(b->wal, 0, &op);
+    append(b, 0);
+    cut(b);
+    assert_int_equal(wal_write(b->wal), 0);
+    epoch_on(b, 1);
+    assert_int_equal(sync_log(b), 0);
+    epoch_on(b, 1);
+    close_log(b, false);
+    assert_int_equal(replay_run(b, 0).last, 3);
+    /* Without its first part the rest of it is nothing, whatever stands there. */
+    bytes_of(b, 0, 1)->p[SEGMENT_HEADER_BYTES + 200] ^= 1;
+    assert_int_equal(replay(b, 0, false, got, &r), 0);
+    assert_int_equal(got->n[0], 4);
+    assert_true(r.bad_records > 0 && is_subsequence(got, b->truth));
+    twin_free(got);
+    buf_fini(&value);
+    bench_free(b);
+}
+
+/* --- crashes --- */
+
+/* A life of the log: random appends, cuts, writes, syncs, rotations. Stops when a call fails. */
+static void live(struct bench *b, unsigned steps)
+{
+    for (unsigned i = 0; i < steps; i++) {
+        for (uint64_t n = rng_below(&b->ops.rng, 5); n; n--) append(b, (uint32_t)rng_below(&b->ops.rng, b->shards));
+        cut(b);
+        if (wal_write(b->wal)) return;
+        if (rng_below(&b->ops.rng, 3) == 0 && sync_log(b)) return;
+        if (rng_below(&b->ops.rng, 12) == 0) wal_rotate(b->wal);
+    }
+}
+
+/* The log as after a crash at changing call k of its first life; gives false if the life ended before. */
+static bool crash_at(struct bench *b, uint64_t k, bool power)
+{
+    file_sim_set_faults(b->disk, (struct file_sim_faults){.power_off_at = k, .short_writes = true});
+    if (open_log(b, 0)) live(b, 25);
+    bool crashed = file_sim_calls(b->disk) >= k;
+    close_log(b, power);
+    return crashed;
+}
+
+static void a_crash_at_any_call_leaves_a_run_of_epochs_with_all_that_was_synced(void **state)
+{
+    unsigned crashes = 0, dropped = 0;
+    for (uint64_t seed = 1; seed <= 12; seed++)
+        for (uint64_t k = 1, more = 1; more; k++) {
+            struct bench *b = bench_new(1 + (uint32_t)seed % 4, 150 + seed * 20, seed);
+            more = crash_at(b, k, seed % 3);
+            struct wal_replay r = replay_run(b, 0);
+            assert_in_range(r.last, b->truth->synced, b->truth->cut);
+            assert_int_equal(r.bad_records, 0);
+            if (seed % 3 == 0) assert_true(b->truth->cut - r.last <= 1); /* only the process died */
+            crashes += (unsigned)more;
+            dropped += r.last < b->truth->cut;
+            /* The next life, and a loss of power at its end. */
+            twin_cut(b->truth, r.last);
+            assert_true(open_log(b, r.last));
+            live(b, 6);
+            close_log(b, true);
+            r = replay_run(b, 0);
+            assert_in_range(r.last, b->truth->synced, b->truth->cut);
+            assert_int_equal(r.bad_records, 0);
+            bench_free(b);
+        }
+    assert_true(crashes > 500 && dropped > 100);
+}
+
+static void a_crash_during_recovery_leaves_the_same_log(void **state)
+{
+    unsigned crashes = 0;
+    for (uint64_t seed = 1; seed <= 40; seed++)
+        for (uint64_t k = 1, more = 1; more; k++) {
+            struct bench *b = bench_new(3, 400, seed);
+            crash_at(b, 60 + seed, true);
+            struct twin *got = twin_new();
+            struct wal_replay first, r;
+            uint64_t before = file_sim_calls(b->disk);
+            file_sim_set_faults(b->disk, (struct file_sim_faults){.power_off_at = before + k});
+            more = replay(b, 0, false, got, &first) != 0;
+            crashes += (unsigned)more;
+            file_sim_crash(b->disk, true);
+            r = replay_run(b, 0);
+            if (!more) assert_int_equal(r.last, first.last);
+            assert_in_range(r.last, b->truth->synced, b->truth->cut);
+            twin_free(got);
+            bench_free(b);
+        }
+    assert_true(crashes > 50);
+}
+
+static void an_epoch_that_one_shard_lost_is_dropped_on_all_with_those_behind_it(void **state)
+{
+    struct bench *b = bench_new(3, 1 << 20, 4);
+    assert_true(open_log(b, 0));
+    epoch_on(b, 7);
+    size_t kept = bytes_of(b, 1, 1)->len;
+    epoch_on(b, 3); /* shard 1 will lose its part */
+    epoch_on(b, 5);
+    close_log(b, false);
+    bytes_of(b, 1, 1)->len = kept;
+    struct wal_replay r = replay_run(b, 0);
+    assert_int_equal(r.last, 1);
+    assert_int_equal(r.dropped_records, 3);
+    bench_free(b);
+}
+
+static void an_epoch_lost_without_trace_ends_the_run(void **state)
+{
+    struct bench *b = bench_new(2, 1 << 20, 4);
+    assert_true(open_log(b, 0));
+    epoch_on(b, 3);
+    size_t kept = bytes_of(b, 0, 1)->len;
+    epoch_on(b, 1); /* on shard 0 alone */
+    epoch_on(b, 2);
+    close_log(b, false);
+    bytes_of(b, 0, 1)->len = kept;
+    assert_int_equal(replay_run(b, 0).last, 1);
+    assert_int_equal(replay_run(b, 0).torn_bytes, 0); /* it was cut off at the first time */
+    bench_free(b);
+}
+
+/* --- failing calls --- */
+
+static void a_full_disk_undoes_the_epoch_and_a_second_try_writes_it(void **state)
+{
+    unsigned failures = 0;
+    for (uint64_t space = 0; space < 3000; space += 7) {
+        struct bench *b = bench_new(3, 400, 6);
+        file_sim_set_faults(b->disk, (struct file_sim_faults){.space_bytes = space + 1, .short_writes = true});
+        assert_true(open_log(b, 0));
+        for (unsigned i = 0; i < 12; i++) {
+            for (uint32_t s = 0; s < 3; s++) append(b, s);
+            wal_epoch e = cut(b);
+            if (wal_write(b->wal) == -ENOSPC) {
+                failures++;
+                assert_true(wal_written_epoch(b->wal) < e && !wal_broken(b->wal));
+                file_sim_set_faults(b->disk, (struct file_sim_faults){0});
+                assert_int_equal(wal_write(b->wal), 0);
+            }
+            assert_int_equal(wal_written_epoch(b->wal), e);
+        }
+        assert_int_equal(sync_log(b), 0);
+        close_log(b, true);
+        struct wal_replay r = replay_run(b, 0);
+        assert_int_equal(r.last, 12);
+        assert_int_equal(r.bad_records + r.torn_bytes, 0);
+        bench_free(b);
+    }
+    assert_true(failures > 100);
+}
+
+static void a_crash_between_the_failed_write_and_the_next_try_drops_the_epoch(void **state)
+{
+    unsigned failures = 0;
+    for (uint64_t space = 0; space < 2500; space += 11) {
+        struct bench *b = bench_new(3, 1 << 20, 6);
+        file_sim_set_faults(b->disk, (struct file_sim_faults){.space_bytes = space + 1});
+        assert_true(open_log(b, 0));
+        int rc = 0;
+        for (unsigned i = 0; i < 20 && rc == 0; i++) {
+            for (uint32_t s = 0; s < 3; s++) append(b, s);
+            cut(b);
+            rc = wal_write(b->wal);
+            if (rc == 0) assert_int_equal(sync_log(b), 0);
+        }
+        failures += rc == -ENOSPC;
+        close_log(b, space % 2);
+        assert_int_equal(replay_run(b, 0).last, b->truth->synced);
+        bench_free(b);
+    }
+    assert_true(failures > 100);
+}
+
+static void any_call_may_fail_once(void **state)
+{
+    unsigned broken = 0, retried = 0;
+    for (uint64_t k = 1;; k++) {
+        struct bench *b = bench_new(3, 300, 9);
+        file_sim_set_faults(b->disk, (struct file_sim_faults){.fail_at = k, .fail_errno = EDQUOT});
+        bool opened = open_log(b, 0) || open_log(b, 0);
+        assert_true(opened);
+        for (unsigned i = 0; i < 15 && !wal_broken(b->wal); i++) {
+            for (uint32_t s = 0; s < 3; s++) append(b, s);
+            cut(b);
+            int rc = wal_write(b->wal);
+            if (rc && !wal_broken(b->wal)) {
+                retried++;
+                rc = wal_write(b->wal);
+            }
+            if (rc == 0 && i % 3 == 2) sync_log(b);
+        }
+        if (wal_broken(b->wal)) {
+            broken++;
+            /* For good: not even a disk that works again brings it back, and no promise is made any more. */
+            wal_epoch synced = wal_synced_epoch(b->wal);
+            assert_int_equal(wal_write(b->wal), -EIO);
+            assert_int_equal(wal_sync(b->wal), -EIO);
+            assert_true(wal_synced_epoch(b->wal) == synced);
+        }
+        bool done = file_sim_calls(b->disk) < k;
+        close_log(b, true);
+        struct wal_replay r = replay_run(b, 0);
+        assert_in_range(r.last, b->truth->synced, b->truth->cut);
+        bench_free(b);
+        if (done) break;
+    }
+    assert_true(broken > 10 && retried > 10);
+}
+
+/* --- rot --- */
+
+/* A log of which all but the last epoch was durable, and known to be: two shards, several segments. */
+static struct bench *durable_log(void)
+{
+    struct bench *b = bench_new(2, 300, 11);
+    b->ops.string_max = 12;
+    assert_true(open_log(b, 0));
+    for (unsigned i = 0; i < 12; i++) {
+        epoch_on(b, 1 + i % 3);
+        assert_int_equal(sync_log(b), 0);
+    }
+    close_log(b, true);
+    return b;
+}
+
+static bool is_told(const struct wal_replay *r) { return r->bad_records || r->torn_bytes || r->dropped_records; }
+
+/* The damaged log replays only what was written, in order, and says so if something is missing; strict takes nothing but a run of epochs. */
+static void assert_not_silent(struct bench *b, const char *what, uint64_t at)
+{
+    struct twin *got = twin_new(), *strictly = twin_new();
+    struct wal_replay r = {0}, s = {0};
+    int strict_rc = replay(b, 0, true, strictly, &s);
+    if (strict_rc == 0 && !is_same_run(strictly, b->truth, 0, s.last)) fail_msg("%s at %" PRIu64 ": strict replayed what is no run", what, at);
+    if (strict_rc == 0 && s.last < b->truth->cut && !is_told(&s)) fail_msg("%s at %" PRIu64 ": strict lost silently", what, at);
+    int rc = replay(b, 0, false, got, &r);
+    if (!is_subsequence(got, b->truth)) fail_msg("%s at %" PRIu64 ": an op that nobody wrote", what, at);
+    bool all = rc == 0 && is_same_run(got, b->truth, 0, b->truth->cut);
+    if (rc == 0 && !all && !is_told(&r) && !is_told(&s)) fail_msg("%s at %" PRIu64 ": silent", what, at);
+    if (all && strict_rc) assert_true(is_told(&r) || b->error.len);
+    twin_free(got);
+    twin_free(strictly);
+}
+
+static void no_flipped_byte_is_silent(void **state)
+{
+    unsigned flips = 0;
+    for (uint32_t shard = 0; shard < 2; shard++)
+        for (uint64_t segment = 1;; segment++) {
+            struct bench *b = durable_log();
+            size_t n = bytes_of(b, shard, segment) ? bytes_of(b, shard, segment)->len : 0;
+            bench_free(b);
+            if (n == 0) break;
+            for (size_t at = 0; at < n; at++, flips++) {
+                b = durable_log();
+                bytes_of(b, shard, segment)->p[at] ^= (char)(1 << at % 8);
+                assert_not_silent(b, "flip", at);
+                bench_free(b);
+            }
+        }
+    assert_true(flips > 800);
+}
+
+static void no_truncation_is_silent(void **state)
+{
+    unsigned cuts = 0;
+    for (uint32_t shard = 0; shard < 2; shard++)
+        for (uint64_t segment = 1;; segment++) {
+            struct bench *b = durable_log();
+            size_t n = bytes_of(b, shard, segment) ? bytes_of(b, shard, segment)->len : 0;
+            bench_free(b);
+            if (n == 0) break;
+            for (size_t len = 0; len < n; len++, cuts++) {
+                b = durable_log();
+                bytes_of(b, shard, segment)->len = len;
+                assert_not_silent(b, "truncation", len);
+                bench_free(b);
+            }
+        }
+    assert_true(cuts > 800);
+}
+
+static void random_bytes_over_a_log_are_survived(void **state)
+{
+    struct rng rng;
+    rng_init(&rng, 77);
+    for (unsigned i = 0; i < 600; i++) {
+        struct bench *b = durable_log();
+        for (uint64_t k = 1 + rng_below(&rng, 4); k; k--) {
+            struct buf *file = bytes_of(b, (uint32_t)rng_below(&rng, 2), 1 + rng_below(&rng, 2));
+            size_t at = rng_below(&rng, file->len), n = 1 + rng_below(&rng, 60);
+            for (size_t j = at; j < at + n && j < file->len; j++) file->p[j] = rng_below(&rng, 3) ? (char)rng_u64(&rng) : 0;
+        }
+        assert_not_silent(b, "noise", i);
+        bench_free(b);
+    }
+}
+
+static void a_bad_record_in_the_middle_is_skipped_and_named_and_the_file_kept(void **state)
+{
+    struct bench *b = bench_new(1, 1 << 20, 12);
+    struct wal_replay r;
+    struct twin *got = twin_new(), *none = twin_new();
+    assert_true(open_log(b, 0));
+    for (unsigned i = 0; i < 5; i++) append(b, 0);
+    cut(b);
+    assert_int_equal(wal_write(b->wal), 0);
+    assert_int_equal(sync_log(b), 0);
+    epoch_on(b, 1);
+    close_log(b, false);
+    struct buf *file = bytes_of(b, 0, 1);
+    size_t second = SEGMENT_HEADER_BYTES + 8 + (uint8_t)file->p[SEGMENT_HEADER_BYTES];
+    file->p[second + 5] ^= 4;
+    size_t size = file->len;
+    file_sim_crash(b->disk, false);
+    assert_int_equal(replay(b, 0, true, none, &r), -EINVAL);
+    assert_int_equal(none->n[0], 0);
+    assert_int_equal(replay(b, 0, false, got, &r), 0);
+    assert_int_equal(r.bad_records, 1);
+    assert_int_equal(got->n[0], 5);
+    assert_true(is_subsequence(got, b->truth));
+    char expected[128];
+    snprintf(expected, sizeof expected, "d/shard-0/0000000001.wal: damaged records at offset %zu", second);
+    assert_string_equal(r.note, expected);
+    assert_non_null(file_sim_bytes(b->disk, "d/shard-0/0000000001.wal.corrupt"));
+    assert_int_equal(bytes_of(b, 0, 1)->len, size);
+    /* A second start tells it again, and the log goes on behind it. */
+    assert_true(open_log(b, r.last));
+    epoch_on(b, 1);
+    assert_int_equal(sync_log(b), 0);
+    close_log(b, true);
+    twin_free(none);
+    none = twin_new();
+    assert_int_equal(replay(b, 0, false, none, &r), 0);
+    assert_int_equal(none->n[0], 6);
+    assert_int_equal(r.bad_records, 1);
+    /* A dump that has the damaged epoch heals it. */
+    assert_int_equal(replay_run(b, 1).bad_records, 0);
+    twin_free(got);
+    twin_free(none);
+    bench_free(b);
+}
+
+static void a_log_of_another_shard_count_or_version_is_refused_and_left_alone(void **state)
+{
+    struct bench *b = durable_log();
+    struct twin *got = twin_new();
+    struct wal_replay r;
+    b->shards = 3;
+    assert_int_equal(replay(b, 0, false, got, &r), -EINVAL);
+    b->shards = 2;
+    struct segment_header h;
+    struct buf *file = bytes_of(b, 0, 1), header = {0};
+    assert_int_equal(segment_read_header(buf_slice(file), &h), SEGMENT_GOOD);
+    h.number = 2;
+    segment_write_header(&header, &h);
+    memcpy(file->p, header.p, header.len);
+    size_t size = file->len;
+    assert_int_equal(replay(b, 0, false, got, &r), -EINVAL);
+    assert_int_equal(bytes_of(b, 0, 1)->len, size);
+    assert_int_equal(got->n[0] + got->n[1], 0);
+    buf_fini(&header);
+    twin_free(got);
+    bench_free(b);
+}
+
+/* --- the real disk, and the witness of the format --- */
+
+static void write_golden(struct bench *b)
+{
+    static const unsigned masks[] = {1, 6, 7, 2, 5};
+    assert_true(open_log(b, 0));
+    for (unsigned i = 0; i < 5; i++) {
+        for (uint32_t s = 0; s < 3; s++)
+            for (unsigned k = 0; k < 5 && masks[i] >> s & 1; k++) {
+                struct op op = oprandom_of_kind(&b->ops, (enum op_kind)((i * 7 + s * 5 + k) % OP_KINDS));
+                b->truth->ops[s][b->truth->n[s]].epoch = i + 1;
+                twin_add(b->truth, s, &op);
+                wal_append(b->wal, s, &op);
+            }
+        cut(b);
+        assert_int_equal(wal_write(b->wal), 0);
+        if (i % 2) assert_int_equal(sync_log(b), 0);
+        if (i == 2) wal_rotate(b->wal);
+    }
+}
+
+/* With SHERD_GOLDEN=write in the environment the files are written, not compared. */
+static void the_format_is_that_of_the_golden_files(void **state)
+{
+    struct bench *b = bench_new(3, 1 << 20, 21);
+    const char *mode = getenv("SHERD_GOLDEN");
+    unsigned files = 0;
+    write_golden(b);
+    for (uint32_t s = 0; s < 3; s++)
+        for (uint64_t k = 1; k <= 2; k++) {
+            char path[128];
+            struct buf golden = {0}, *now = bytes_of(b, s, k);
+            if (!now) continue;
+            snprintf(path, sizeof path, "tests/golden/wal/shard-%" PRIu32 "/%010" PRIu64 ".wal", s, k);
+            if (mode && strcmp(mode, "write") == 0) assert_int_equal(wholefile_replace(path, buf_slice(now), 0644), 0);
+            assert_int_equal(wholefile_read(path, 1 << 20, &golden), 0);
+            assert_true(slice_eq(buf_slice(&golden), buf_slice(now)));
+            buf_fini(&golden);
+            files++;
+        }
+    assert_int_equal(files, 6);
+    bench_free(b);
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    struct buf bytes = {0};
+    assert_int_equal(wholefile_read(from, 1 << 20, &bytes), 0);
+    assert_int_equal(wholefile_replace(to, buf_slice(&bytes), 0644), 0);
+    buf_fini(&bytes);
+}
+
+static void the_golden_files_replay_from_a_real_disk_to_the_same_ops(void **state)
+{
+    struct bench *b = bench_new(3, 1 << 20, 21);
+    struct twin *got = twin_new();
+    struct wal_replay r;
+    char dir[] = "/tmp/sherd-wal-XXXXXX", from[128], to[128], command[64];
+    assert_non_null(mkdtemp(dir));
+    write_golden(b);
+    for (uint32_t s = 0; s < 3; s++) {
+        snprintf(to, sizeof to, "%s/shard-%" PRIu32, dir, s);
+        assert_int_equal(mkdir(to, 0755), 0);
+        for (uint64_t k = 1; k <= 2; k++) {
+            snprintf(from, sizeof from, "tests/golden/wal/shard-%" PRIu32 "/%010" PRIu64 ".wal", s, k);
+            snprintf(to, sizeof to, "%s/shard-%" PRIu32 "/%010" PRIu64 ".wal", dir, s, k);
+            copy_file(from, to);
+        }
+    }
+    assert_int_equal(wal_replay_all(&file_disk, dir, 3, 0, true, twin_add, got, &r, &b->error), 0);
+    assert_int_equal(r.last, 5);
+    assert_true(is_same_run(got, b->truth, 0, 5));
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    assert_int_equal(system(command), 0);
+    twin_free(got);
+    bench_free(b);
+}
+
+static void a_log_on_the_real_disk_lives_and_is_cut(void **state)
+{
+    struct bench *b = bench_new(2, 200, 31);
+    struct twin *got = twin_new();
+    struct wal_replay r;
+    char dir[] = "/tmp/sherd-wal-XXXXXX", command[64], path[128];
+    assert_non_null(mkdtemp(dir));
+    b->wal = wal_open(&file_disk, dir, 2, 0, 200, &b->error);
+    assert_non_null(b->wal);
+    for (unsigned i = 0; i < 20; i++) epoch_on(b, 1 + i % 3);
+    assert_int_equal(wal_sync(b->wal), 0);
+    assert_int_equal(wal_drop_before(b->wal, 6), 0);
+    epoch_on(b, 3);
+    struct wal_info info;
+    wal_shard_info(b->wal, 1, &info);
+    wal_close(b->wal);
+    b->wal = NULL;
+    /* Half of the last epoch's end record is gone. */
+    snprintf(path, sizeof path, "%s/shard-1/%010u.wal", dir, 1);
+    for (unsigned k = 1; k < 99; k++) {
+        struct stat st;
+        char next[128];
+        snprintf(next, sizeof next, "%s/shard-1/%010u.wal", dir, k);
+        if (stat(next, &st) == 0 && st.st_size > SEGMENT_HEADER_BYTES) strcpy(path, next);
+    }
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(truncate(path, st.st_size - 10), 0);
+    assert_int_equal(wal_replay_all(&file_disk, dir, 2, 5, true, twin_add, got, &r, &b->error), 0);
+    assert_int_equal(r.last, 20);
+    assert_true(r.torn_bytes > 0 && r.dropped_records >= 1);
+    assert_true(is_same_run(got, b->truth, 5, 20));
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    assert_int_equal(system(command), 0);
+    twin_free(got);
+    bench_free(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_written_is_replayed_in_order_on_every_shard),
+        cmocka_unit_test(an_empty_directory_is_an_empty_log),
+        cmocka_unit_test(lives_follow_one_another_without_gap),
+        cmocka_unit_test(old_segments_go_only_when_a_dump_has_their_epochs),
+        cmocka_unit_test(an_op_longer_than_a_record_is_kept_in_parts),
+        cmocka_unit_test(a_crash_at_any_call_leaves_a_run_of_epochs_with_all_that_was_synced),
+        cmocka_unit_test(a_crash_during_recovery_leaves_the_same_log),
+        cmocka_unit_test(an_epoch_that_one_shard_lost_is_dropped_on_all_with_those_behind_it),
+        cmocka_unit_test(an_epoch_lost_without_trace_ends_the_run),
+        cmocka_unit_test(a_full_disk_undoes_the_epoch_and_a_second_try_writes_it),
+        cmocka_unit_test(a_crash_between_the_failed_write_and_the_next_try_drops_the_epoch),
+        cmocka_unit_test(any_call_may_fail_once),
+        cmocka_unit_test(no_flipped_byte_is_silent),
+        cmocka_unit_test(no_truncation_is_silent),
+        cmocka_unit_test(random_bytes_over_a_log_are_survived),
+        cmocka_unit_test(a_bad_record_in_the_middle_is_skipped_and_named_and_the_file_kept),
+        cmocka_unit_test(a_log_of_another_shard_count_or_version_is_refused_and_left_alone),
+        cmocka_unit_test(the_format_is_that_of_the_golden_files),
+        cmocka_unit_test(the_golden_files_replay_from_a_real_disk_to_the_same_ops),
+        cmocka_unit_test(a_log_on_the_real_disk_lives_and_is_cut),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
