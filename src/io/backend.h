@@ -35,6 +35,7 @@ struct loop {
     void *ctx;
     struct loop_listener listeners[LOOP_LISTENERS];
     int n_listeners;
+    int reserve_fd; /* loop_refuse */
     struct buf spare[LOOP_SPARE_BUFS];
     int n_spare;
     struct stream *gone; /* closed for good: the owners are told at the next turn */
@@ -46,3 +47,5 @@ extern const struct backend backend_epoll, backend_uring;
 void loop_closed(struct loop *l, struct stream *s); /* nothing refers to it any more: its owner will be told */
 void loop_buf_put(struct loop *l, struct buf *b);   /* takes b's memory back, empty */
 void loop_accepted(struct loop *l, int tag, int fd);
+/* A connection waits but no descriptor is free: the one kept in reserve lets us take it and close it, instead of finding it again at every look. */
+void loop_refuse(struct loop *l, int listener_fd);

@@ -174,6 +174,7 @@ static void accept_all(struct loop *l, const struct loop_listener *ls)
 {
     for (int i = 0; i < 64; i++) {
         int fd = accept4(ls->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE)) loop_refuse(l, ls->fd);
         if (fd < 0) return;
         loop_accepted(l, ls->tag, fd);
     }

@@ -1,7 +1,9 @@
 #include "io/loop.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -21,8 +23,10 @@ struct loop *loop_new(enum loop_backend backend, int wake_fd, const struct loop_
     l->wake_fd = wake_fd;
     l->handler = handler;
     l->ctx = ctx;
+    l->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (backend != LOOP_EPOLL && try_backend(l, &backend_uring, error)) return l;
     if (backend != LOOP_URING && try_backend(l, &backend_epoll, error)) return l;
+    close(l->reserve_fd);
     mem_free(l);
     return NULL;
 }
@@ -44,6 +48,7 @@ void loop_free(struct loop *l)
     tell_gone(l);
     l->backend->close(l);
     while (l->n_spare) buf_fini(&l->spare[--l->n_spare]);
+    close(l->reserve_fd);
     mem_free(l);
 }
 
@@ -69,6 +74,14 @@ void loop_stop_listening(struct loop *l)
 }
 
 void loop_accepted(struct loop *l, int tag, int fd) { l->handler->on_accept(l->ctx, tag, fd); }
+
+void loop_refuse(struct loop *l, int listener_fd)
+{
+    close(l->reserve_fd);
+    int fd = accept4(listener_fd, NULL, NULL, SOCK_CLOEXEC);
+    if (fd >= 0) close(fd);
+    l->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
 
 int loop_turn(struct loop *l, int timeout_ms)
 {
@@ -100,6 +113,10 @@ void stream_close(struct loop *l, struct stream *s)
 {
     if (s->closed) return;
     s->closed = true;
+    if (stream_unsent(s)) { /* bytes are dropped: the peer is told so by a reset, and the kernel keeps nothing for it */
+        struct linger none = {.l_onoff = 1};
+        setsockopt(s->fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+    }
     l->backend->detach(l, s);
 }
 

@@ -25,7 +25,7 @@ enum {
 };
 
 /* The kind of an operation travels in the low bits of its user data. */
-enum { TAG_ACCEPT, TAG_RECEIVE, TAG_SEND, TAG_WAKE, TAG_CANCEL, TAG_MASK = 7 };
+enum { TAG_ACCEPT, TAG_KNOCK, TAG_RECEIVE, TAG_SEND, TAG_WAKE, TAG_CANCEL, TAG_MASK = 7 };
 
 struct uring_chunk {
     struct chunk head;
@@ -153,8 +153,15 @@ static void uring_listen(struct loop *l, int i)
         SOCK_NONBLOCK | SOCK_CLOEXEC);
 }
 
+/* The kernel refuses to accept before it looks whether anybody is there if no descriptor is free: then we wait for somebody first. */
+static void wait_for_knock(struct loop *l, int i)
+{
+    ARM(l, (void *)((uintptr_t)i << 3), TAG_KNOCK, io_uring_prep_poll_add, l->listeners[i].fd, POLLIN);
+}
+
 static void uring_unlisten(struct loop *l, int i)
 {
+    ARM(l, NULL, TAG_CANCEL, io_uring_prep_cancel64, (uint64_t)i << 3 | TAG_KNOCK, 0);
     ARM(l, NULL, TAG_CANCEL, io_uring_prep_cancel64, (uint64_t)i << 3 | TAG_ACCEPT, 0);
     io_uring_submit(&state_of(l)->ring);
 }
@@ -306,7 +313,22 @@ static void sent(struct loop *l, struct stream *s, int res)
 static void accepted(struct loop *l, int i, const struct io_uring_cqe *cqe)
 {
     if (cqe->res >= 0) loop_accepted(l, l->listeners[i].tag, cqe->res);
-    if (!(cqe->flags & IORING_CQE_F_MORE) && l->listeners[i].fd >= 0 && cqe->res != -ECANCELED) uring_listen(l, i);
+    if (cqe->flags & IORING_CQE_F_MORE || l->listeners[i].fd < 0 || cqe->res == -ECANCELED) return;
+    if (cqe->res == -EMFILE || cqe->res == -ENFILE) wait_for_knock(l, i);
+    else uring_listen(l, i);
+}
+
+static void knocked(struct loop *l, int i, int res)
+{
+    if (l->listeners[i].fd < 0 || res == -ECANCELED) return;
+    int fd = accept4(l->listeners[i].fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+        loop_refuse(l, l->listeners[i].fd);
+        wait_for_knock(l, i);
+        return;
+    }
+    if (fd >= 0) loop_accepted(l, l->listeners[i].tag, fd);
+    uring_listen(l, i);
 }
 
 static void handle(struct loop *l, const struct io_uring_cqe *cqe)
@@ -318,6 +340,7 @@ static void handle(struct loop *l, const struct io_uring_cqe *cqe)
     case TAG_RECEIVE: received(l, (struct stream *)target, cqe); break;
     case TAG_SEND: sent(l, (struct stream *)target, cqe->res); break;
     case TAG_ACCEPT: accepted(l, (int)(target >> 3), cqe); break;
+    case TAG_KNOCK: knocked(l, (int)(target >> 3), cqe->res); break;
     case TAG_WAKE:
         n = read(l->wake_fd, &count, sizeof count);
         (void)n;
