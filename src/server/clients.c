@@ -175,7 +175,8 @@ static void describe(struct buf *out, const struct exec *x, const struct conn *c
     buf_printf(out, " db=%d sub=%u psub=%u ssub=%u multi=%d watch=%d qbuf=%zu qbuf-free=%zu argv-mem=0 multi-mem=%zu", g.db,
                subscribe_count(c, SUBSCRIBE_CHANNEL), subscribe_count(c, SUBSCRIBE_PATTERN), subscribe_count(c, SUBSCRIBE_SHARD), g.multi,
                g.watch, g.in, g.in_cap > g.in ? g.in_cap - g.in : 0, multi_bytes);
-    buf_printf(out, " rbs=%zu rbp=%zu obl=%zu oll=0 omem=%zu tot-mem=%zu events=%s cmd=", g.out_cap, g.out_cap, g.out, g.flying,
+    /* omem is what client-output-buffer-limit limits. */
+    buf_printf(out, " rbs=%zu rbp=%zu obl=%zu oll=0 omem=%zu tot-mem=%zu events=%s cmd=", g.out_cap, g.out_cap, g.out, g.out + g.flying,
                sizeof *c + g.in_cap + g.out_cap + g.flying + multi_bytes, g.out || g.flying ? "rw" : "r");
     add_command(out, x, c, &g);
     buf_printf(out, " user=default redir=-1 resp=%d lib-name=%s lib-ver=%s tot-net-in=%llu tot-net-out=%llu tot-cmds=%llu\n", g.resp,

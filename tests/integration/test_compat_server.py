@@ -176,3 +176,20 @@ def test_clients_that_a_pause_holds_count_as_blocked(server, client):
         client.execute_command("CLIENT", "UNPAUSE")
         s.expect(b"+OK\r\n")
     assert client.info("clients")["blocked_clients"] == 0
+
+
+def test_output_memory_of_a_client_is_what_the_limit_counts(server, client):
+    """It rises as far as the limit and not a message further: what is seen is what is enforced."""
+    client.config_set("client-output-buffer-limit", "pubsub 5000000 0 0")
+    with server.raw() as s:
+        s.command("SUBSCRIBE", "c")
+        s.read(4)
+        seen = [0]
+        for _ in range(400):
+            client.publish("c", "x" * 100000)
+            subscribers = client.client_list(_type="pubsub")
+            if not subscribers:
+                break
+            seen.append(int(subscribers[0]["omem"]))
+        assert not client.client_list(_type="pubsub"), "the limit was not enforced"
+        assert 2000000 < max(seen) < 5000000 + 2 * 100100
