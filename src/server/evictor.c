@@ -5,7 +5,10 @@
 #include "server/notify.h"
 #include "store/evict.h"
 
-enum { TRIES_MAX = 64 }; /* looks at shards that are all busy before the command goes on regardless */
+enum {
+    TRIES_MAX = 64,   /* looks at shards that are all busy before the command goes on regardless */
+    SLICE_KEYS = 256, /* that upkeep evicts in one go */
+};
 
 static bool within(const struct server *s) { return server_used_bytes(s) <= (uint64_t)CONFIG_NUM(s->config, maxmemory); }
 
@@ -66,6 +69,19 @@ bool evictor_make_room(struct worker *w, struct server *s)
         }
         if (++tries == TRIES_MAX) return true; /* a slow command holds the shards: better a few bytes over than a false OOM */
         sched_yield();
+    }
+    return true;
+}
+
+bool evictor_step(struct worker *w, struct server *s)
+{
+    enum evict_policy policy = (enum evict_policy)CONFIG_NUM(s->config, maxmemory_policy);
+    unsigned samples = (unsigned)CONFIG_NUM(s->config, maxmemory_samples);
+    if (!CONFIG_NUM(s->config, maxmemory) || policy == EVICT_NONE) return false;
+    for (int n = 0; n < SLICE_KEYS; n++) {
+        if (within(s)) return false;
+        int i = best_shard(w, s, policy, samples);
+        if (i < 0 || !evict_from(w, s, &s->engine->shards[i], policy, samples)) return i != -1;
     }
     return true;
 }

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "server/evictor.h"
 #include "server/pause.h"
 #include "server/sampler.h"
 #include "server/subscribe.h"
@@ -182,6 +183,7 @@ static void upkeep(struct front *f)
         engine_publish_numbers(s);
         engine_release(&f->worker, s);
     }
+    if (f->worker.id == 0) f->more_upkeep |= evictor_step(&f->worker, f->server);
 }
 
 static void check_conn(struct front *f, struct conn *c)

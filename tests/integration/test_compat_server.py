@@ -193,3 +193,18 @@ def test_output_memory_of_a_client_is_what_the_limit_counts(server, client):
             seen.append(int(subscribers[0]["omem"]))
         assert not client.client_list(_type="pubsub"), "the limit was not enforced"
         assert 2000000 < max(seen) < 5000000 + 2 * 100100
+
+
+@BOTH
+def test_a_lowered_memory_limit_evicts_without_another_write(client):
+    for n in range(1000):
+        client.set(f"k{n}", "x" * 1000)
+    client.config_set("maxmemory-policy", "allkeys-random")
+    client.config_set("maxmemory", 300000)
+    wait_until(lambda: client.info("memory")["used_memory_dataset"] <= 300000)
+    assert 100 < client.dbsize() < 300
+    assert client.info("stats")["evicted_keys"] == 1000 - client.dbsize()
+    client.config_set("maxmemory", 1)
+    wait_until(lambda: client.dbsize() == 0)
+    client.config_set("maxmemory", 0)
+    assert client.set("k", "v")
