@@ -9,7 +9,7 @@
 
 /* ---- fields: the bytes of struct config that an option's row names */
 
-static bool has_text(const struct option *o) { return o->type == OPTION_TEXT || o->type == OPTION_LIST; }
+static bool has_text(const struct option *o) { return o->type == OPTION_TEXT || o->type == OPTION_LIST || o->type == OPTION_PERCENTS; }
 
 static config_num *num_field(const struct config *cfg, const struct option *o) { return (config_num *)(void *)((char *)cfg + o->field); }
 static char **text_field(const struct config *cfg, const struct option *o) { return (char **)(void *)((char *)cfg + o->field); }

@@ -55,11 +55,12 @@ struct config {
     /* Upkeep and looking inside. */
     config_num hz, activerehashing, active_expire_effort;
     config_num log_level, slowlog_log_slower_than, slowlog_max_len, latency_tracking;
+    char *latency_percentiles; /* guarded by lock: config_get */
     config_num notify_keyspace_events; /* a set of enum notify_class */
 
     /* What programs written for Redis read or set, and what has no effect here. */
     struct {
-        char *save, *dbfilename, *latency_percentiles, *pidfile;
+        char *save, *dbfilename, *pidfile;
         config_num appendonly, appendfsync, no_appendfsync_on_rewrite, auto_aof_rewrite_percentage, auto_aof_rewrite_min_size;
         config_num rdbcompression, rdbchecksum, stop_writes_on_bgsave_error;
         config_num lazyfree_eviction, lazyfree_expire, lazyfree_server_del, lazyfree_user_del, lazyfree_user_flush;

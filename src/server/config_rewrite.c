@@ -41,7 +41,8 @@ static void add_literal(const struct option *o, struct slice text, struct buf *o
     case OPTION_BOOL: buf_add_str(out, slice_is(text, "yes") ? "true" : "false"); break;
     case OPTION_INT:
     case OPTION_BYTES: buf_add_slice(out, text); break;
-    case OPTION_LIST: add_list(text, out); break;
+    case OPTION_LIST:
+    case OPTION_PERCENTS: add_list(text, out); break;
     default: add_quoted(text, out);
     }
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/num.h"
 #include "base/version.h"
 #include "server/conn.h"
 #include "server/families.h"
@@ -129,6 +130,8 @@ static void add_allocator(struct report *r, const struct sampler_memory *m)
     add_num(r, "allocator_resident", m->resident);
     add_ratio(r, "allocator_frag_ratio", share(m->active, m->allocated));
     add_num(r, "allocator_frag_bytes", m->active > m->allocated ? m->active - m->allocated : 0);
+    add_ratio(r, "allocator_rss_ratio", share(m->resident, m->active));
+    add_num(r, "allocator_rss_bytes", m->resident > m->active ? m->resident - m->active : 0);
 }
 
 static void add_memory(struct report *r)
@@ -152,7 +155,9 @@ static void add_memory(struct report *r)
     buf_printf(r->out, "mem_fragmentation_bytes:%lld\r\n", (long long)m.rss - (long long)m.used);
     add_num(r, "mem_not_counted_for_evict", m.used - m.data);
     add_allocator(r, &m);
-    buf_add_str(r->out, "active_defrag_running:0\r\nlazyfree_pending_objects:0\r\n");
+    buf_add_str(r->out, "used_memory_lua:0\r\nused_memory_scripts:0\r\nnumber_of_cached_scripts:0\r\nmem_clients_slaves:0\r\n"
+                        "active_defrag_running:0\r\nlazyfree_pending_objects:0\r\n");
+    add_num(r, "mem_clients_normal", m.used - m.data > m.startup ? m.used - m.data - m.startup : 0);
 }
 
 /* Data is not saved in this version: nothing is ever loaded, saved or rewritten. */
@@ -197,6 +202,7 @@ static void add_stats(struct report *r)
     add_num(r, "pubsub_patterns", subscribe_names(r->s, SUBSCRIBE_PATTERN));
     add_num(r, "pubsubshard_channels", subscribe_names(r->s, SUBSCRIBE_SHARD));
     buf_add_str(r->out, "latest_fork_usec:0\r\ntotal_forks:0\r\nmigrate_cached_sockets:0\r\nslave_expires_tracked_keys:0\r\n"
+                        "tracking_total_keys:0\r\ntracking_total_items:0\r\ntracking_total_prefixes:0\r\n"
                         "active_defrag_hits:0\r\nactive_defrag_misses:0\r\nunexpected_error_replies:0\r\n");
     add_num(r, "total_error_replies", errors);
     add_num(r, "client_query_buffer_limit_disconnections", t.of[TOTAL_CLOSED_BY_QUERY]);
@@ -249,15 +255,29 @@ static void add_error(void *ctx, const char *code, uint64_t n)
 
 static void add_errorstats(struct report *r) { stats_errors(r->s, add_error, r); }
 
+/* p50=0.431,p99=1.2: one for each of the words, which are numbers. */
+static void add_percentiles(struct report *r, const struct hist *h, struct slice words)
+{
+    const char *before = "";
+    double percent;
+    for (struct slice word; config_word(&words, &word); before = ",") {
+        num_parse_f64(word, &percent);
+        buf_printf(r->out, "%sp%.*s=%.3f", before, (int)word.n, word.p, (double)hist_quantile(h, percent / 100) / clock_ticks_per_us());
+    }
+}
+
 static void add_latencystats(struct report *r)
 {
-    double per_us = clock_ticks_per_us();
+    struct buf percentiles = {0};
+    config_get(r->s->config, SLICE("latency-tracking-info-percentiles"), keep_value, &percentiles);
     for (size_t i = 0; i < command_count(r->s->commands); i++) {
         struct hist h;
         if (!totals_durations(r->s, i, &h)) continue;
-        buf_printf(r->out, "latency_percentiles_usec_%s:p50=%.3f,p99=%.3f,p99.9=%.3f\r\n", command_at(r->s->commands, i)->name,
-                   (double)hist_quantile(&h, 0.5) / per_us, (double)hist_quantile(&h, 0.99) / per_us, (double)hist_quantile(&h, 0.999) / per_us);
+        buf_printf(r->out, "latency_percentiles_usec_%s:", command_at(r->s->commands, i)->name);
+        add_percentiles(r, &h, buf_slice(&percentiles));
+        buf_add_str(r->out, "\r\n");
     }
+    buf_fini(&percentiles);
 }
 
 static void add_cluster(struct report *r) { add_text(r, "cluster_enabled", "0"); }

@@ -97,6 +97,8 @@ const struct option options[] = {
      .help = "Commands slower than this enter the slow log; -1: none."},
     {"slowlog-max-len", INT(0, 10000000), LIVE, AT(slowlog_max_len), .fallback = "128", .help = "Entries that the slow log keeps."},
     {"latency-tracking", BOOL, LIVE, AT(latency_tracking), .fallback = "yes", .help = "Keep a histogram of durations per command."},
+    {"latency-tracking-info-percentiles", .type = OPTION_PERCENTS, LIVE, AT(latency_percentiles), .fallback = "50 99 99.9",
+     .help = "The percentiles of durations that INFO latencystats shows."},
     {"notify-keyspace-events", .type = OPTION_NOTIFY, LIVE, AT(notify_keyspace_events), .fallback = "",
      .help = "Letters of the keyspace events to publish, as in Redis; empty: none."},
 
@@ -121,8 +123,6 @@ const struct option options[] = {
     {"stream-node-max-entries", INT(0, BIG), COMPAT, AT(compat.stream_node_max_entries), .fallback = "100", .help = "There are no streams."},
     {"latency-monitor-threshold", INT(0, BIG), COMPAT, AT(compat.latency_monitor_threshold), .fallback = "0", .unit = "milliseconds",
      .help = "There is no latency monitor; latency-tracking shows durations."},
-    {"latency-tracking-info-percentiles", TEXT(200), COMPAT, AT(compat.latency_percentiles), .fallback = "50 99 99.9",
-     .help = "INFO shows fixed percentiles."},
     {"busy-reply-threshold", .alias = "lua-time-limit", INT(0, BIG), COMPAT, AT(compat.busy_reply_threshold), .fallback = "5000",
      .unit = "milliseconds", .help = "There are no scripts."},
     {"replica-read-only", .alias = "slave-read-only", BOOL, COMPAT, AT(compat.replica_read_only), .fallback = "yes", .help = "There are no replicas."},
@@ -242,6 +242,7 @@ static const char *type_word(const struct option *o)
     case OPTION_BYTES: return "bytes";
     case OPTION_OCTAL: return "octal";
     case OPTION_LIST: return "words";
+    case OPTION_PERCENTS: return "percentiles";
     case OPTION_NOTIFY: return "letters";
     case OPTION_CLIENTS: return "limits";
     case OPTION_ENUM:

@@ -109,6 +109,25 @@ static int parse_list(struct slice text, struct optval *v, struct why *why)
     return 0;
 }
 
+static int parse_percents(struct slice text, struct optval *v, struct why *why)
+{
+    struct buf out = {0};
+    struct slice word;
+    while (config_word(&text, &word)) {
+        double percent;
+        char shortest[NUM_F64_MAX_CHARS];
+        if (!num_parse_f64(word, &percent) || !(percent >= 0 && percent <= 100)) {
+            buf_fini(&out);
+            return refuse(why, "argument must be numbers between 0 and 100");
+        }
+        if (out.len) buf_add_byte(&out, ' ');
+        buf_add(&out, shortest, num_format_f64(shortest, percent));
+    }
+    buf_add_byte(&out, '\0');
+    v->text = out.p;
+    return 0;
+}
+
 /* ---- keyspace events */
 
 static const struct {
@@ -208,6 +227,7 @@ int optval_parse(const struct option *o, struct slice text, struct optval *v, ch
     case OPTION_ENUM: return parse_enum(o, text, v, &why);
     case OPTION_TEXT: return parse_text(o, text, v, &why);
     case OPTION_LIST: return parse_list(text, v, &why);
+    case OPTION_PERCENTS: return parse_percents(text, v, &why);
     case OPTION_NOTIFY: return parse_notify(text, v, &why);
     case OPTION_CLIENTS: return parse_clients(text, v, &why);
     }
@@ -229,7 +249,8 @@ void optval_format(const struct option *o, const struct optval *v, struct buf *o
     case OPTION_OCTAL: buf_printf(out, "%llo", (unsigned long long)v->num); break;
     case OPTION_ENUM: buf_add_str(out, o->words[v->num]); break;
     case OPTION_TEXT:
-    case OPTION_LIST: buf_add_str(out, v->text); break;
+    case OPTION_LIST:
+    case OPTION_PERCENTS: buf_add_str(out, v->text); break;
     case OPTION_NOTIFY: format_notify(v->num, out); break;
     case OPTION_CLIENTS: format_clients(v, out); break;
     }

@@ -208,3 +208,17 @@ def test_a_lowered_memory_limit_evicts_without_another_write(client):
     wait_until(lambda: client.dbsize() == 0)
     client.config_set("maxmemory", 0)
     assert client.set("k", "v")
+
+
+def test_percentiles_of_durations_are_chosen_by_configuration(client):
+    client.set("k", "v")
+    assert list(client.info("latencystats")["latency_percentiles_usec_set"]) == ["p50", "p99", "p99.9"]
+    client.config_set("latency-tracking-info-percentiles", "0.0 50.0 100.0")
+    assert client.config_get("latency-tracking-info-percentiles") == {"latency-tracking-info-percentiles": "0 50 100"}
+    shown = client.info("latencystats")["latency_percentiles_usec_set"]
+    assert list(shown) == ["p0", "p50", "p100"] and 0 < shown["p0"] <= shown["p100"]
+    for bad in ("10.0 50.0 a", "10 101", "-1", "nan"):
+        with pytest.raises(redis.ResponseError, match="CONFIG SET failed"):
+            client.config_set("latency-tracking-info-percentiles", bad)
+    client.config_set("latency-tracking-info-percentiles", "")
+    assert client.info("latencystats")["latency_percentiles_usec_set"] == ""
