@@ -117,10 +117,20 @@ struct request *task_add(struct task *t, const struct engine *e, const struct co
     return r;
 }
 
+void task_init_all(struct task *t, const struct engine *e, void (*fn)(struct worker *w, struct task *t))
+{
+    *t = (struct task){.with_all = fn, .end = 1};
+    t->requests = grown(NULL, &t->cap_requests, 1, sizeof *t->requests);
+    t->n_requests = 1;
+    t->requests[0] = (struct request){.kind = REQUEST_MANY};
+    task_add_all_shards(t, &t->requests[0], e);
+}
+
 void task_clear(struct task *t)
 {
     t->n_requests = t->n_args = t->n_shards = t->pos = t->end = t->held = 0;
     t->blocked = NULL;
+    t->epoch = 0;
 }
 
 void task_fini(struct task *t)
@@ -201,6 +211,7 @@ static struct exec *set_up(struct worker *w, struct task *t, const struct reques
     x->no_touch = t->no_touch;
     x->retry = t->waiter != NULL;
     x->block.wanted = false;
+    x->ops = 0;
     return x;
 }
 
@@ -218,13 +229,25 @@ void task_run_command(struct worker *w, const struct task *t, const struct comma
     call(w, t, x);
 }
 
+/* An op of this command went into the log's open epoch, which cannot close while we hold a token. */
+static void note_epoch(const struct worker *w, struct task *t, const struct exec *x)
+{
+    const _Atomic uint64_t *open = w->engine->log_epoch;
+    if (open && x->ops) t->epoch = atomic_load_explicit(open, memory_order_relaxed);
+}
+
 /* Runs the request at pos, all its tokens held. False: it blocked, and the task ends here. */
 static bool run_request(struct worker *w, struct task *t, struct shard *s)
 {
     struct request *r = &t->requests[t->pos];
+    if (unlikely(t->with_all != NULL)) {
+        t->with_all(w, t);
+        return true;
+    }
     struct exec *x = set_up(w, t, r);
     if (s) x->shard = s->id;
     call(w, t, x);
+    note_epoch(w, t, x);
     if (unlikely(x->block.wanted)) {
         t->blocked = wait_again(w, t, x, r);
         return false;

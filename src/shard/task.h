@@ -38,6 +38,8 @@ struct task {
     struct task *next_runnable;
     void (*finish)(struct worker *w, struct task *t); /* called on the home worker when done, unless it ended where it began */
     void (*served)(struct worker *w, struct waiter *wt); /* handed to the waiter of a request that blocks (shard/wait.h) */
+    /* Instead of requests: called once, with the tokens of all shards held (task_init_all). Must not block. */
+    void (*with_all)(struct worker *w, struct task *t);
     void *session;           /* handed to commands */
     struct waiter *waiter;   /* this task is the attempt of a blocked command */
     struct waiter *blocked;  /* set when the request at pos - 1 blocked: the task ended there */
@@ -47,6 +49,7 @@ struct task {
     uint32_t n_requests, n_args, n_shards;
     uint32_t cap_requests, cap_args, cap_shards;
     uint32_t pos, end;       /* requests [pos, end) are to run */
+    uint64_t epoch;          /* of the log: the last one that an op of this task went into */
     uint32_t held;           /* REQUEST_MANY: tokens taken so far; REQUEST_EACH: shards visited */
     struct buf *out;
     struct buf abroad;       /* replies since it left; out points here then */
@@ -64,6 +67,8 @@ struct request *task_add(struct task *t, const struct engine *e, const struct co
 /* As task_add for a request whose shards are the union of others': start empty, add shards, then sort. */
 void task_add_shard(struct task *t, struct request *r, uint32_t shard);
 void task_add_all_shards(struct task *t, struct request *r, const struct engine *e);
+/* Makes a task that takes all shards' tokens and then calls fn. */
+void task_init_all(struct task *t, const struct engine *e, void (*fn)(struct worker *w, struct task *t));
 void task_clear(struct task *t); /* no requests; memory is kept */
 void task_fini(struct task *t);
 

@@ -1,0 +1,254 @@
+#include "shard/journal.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <time.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "shard/task.h"
+
+enum {
+    TICK_MS = 50,         /* how long an op waits before it is written, at most */
+    SYNC_MS = 1000,
+    RETRY_MS = 100,       /* after a failed write */
+    PENDING_MAX = 256 << 20, /* bytes not yet written from which on answers wait, whatever the policy: the disk is too slow */
+};
+
+struct hook { /* what a store's op hook needs to know */
+    struct journal *journal;
+    uint32_t shard;
+};
+
+struct journal {
+    struct engine *engine;
+    struct wal *wal;
+    void (*told)(void *ctx);
+    void *ctx;
+    struct hook *hooks; /* [shards] */
+    _Atomic int policy;
+    atomic_bool busy;     /* an epoch is being closed or written: the task below is in use */
+    struct task closer;   /* takes all tokens and closes the epoch */
+    struct mail start;    /* asks worker 0 to run the closer */
+    _Atomic int error;
+    atomic_bool flush_wanted; /* SAVE: sync the next epoch at once */
+    _Atomic int64_t synced_ms;
+    pthread_t thread;
+    pthread_mutex_t lock; /* the fields below */
+    pthread_cond_t cond;
+    bool closed, stop, running; /* closed: an epoch waits to be written */
+};
+
+static void append(void *ctx, const struct op *op)
+{
+    const struct hook *h = ctx;
+    wal_append(h->journal->wal, h->shard, op);
+}
+
+/* ---- closing an epoch */
+
+static void wake(struct journal *j)
+{
+    pthread_mutex_lock(&j->lock);
+    j->closed = true;
+    pthread_cond_signal(&j->cond);
+    pthread_mutex_unlock(&j->lock);
+}
+
+static void close_epoch(struct worker *w, struct task *t)
+{
+    struct journal *j = t->session;
+    if (wal_cut(j->wal)) wake(j);
+    else atomic_store(&j->busy, false); /* nothing had been appended */
+}
+
+static void closer_came_home(struct worker *w, struct task *t) {}
+
+/* The caller has set busy. */
+static void run_closer(struct journal *j, struct worker *w)
+{
+    struct task *t = &j->closer;
+    t->pos = t->held = 0;
+    t->end = 1;
+    t->home = w->id;
+    task_start(w, t);
+    task_pump(w);
+}
+
+static void start_closer(struct worker *w, struct mail *m)
+{
+    run_closer((struct journal *)((char *)m - offsetof(struct journal, start)), w);
+}
+
+void journal_hurry(struct journal *j, struct worker *w)
+{
+    if (!atomic_exchange(&j->busy, true)) run_closer(j, w);
+}
+
+/* ---- the thread */
+
+static void set_error(struct journal *j, int error)
+{
+    if (atomic_exchange(&j->error, error) != error) j->told(j->ctx);
+}
+
+static void sync_files(struct journal *j)
+{
+    int rc = wal_sync(j->wal);
+    if (rc == 0) atomic_store(&j->synced_ms, clock_unix_ms());
+    else set_error(j, rc);
+}
+
+static bool stopping(struct journal *j)
+{
+    pthread_mutex_lock(&j->lock);
+    bool stop = j->stop;
+    pthread_mutex_unlock(&j->lock);
+    return stop;
+}
+
+/* Writes the closed epoch, however long the disk is full. False: it cannot be written any more. */
+static bool write_epoch(struct journal *j)
+{
+    for (;;) {
+        int rc = wal_broken(j->wal) ? -EIO : wal_write(j->wal);
+        set_error(j, rc);
+        if (rc == 0) return true;
+        if (wal_broken(j->wal) || stopping(j)) return false;
+        struct timespec pause = {.tv_nsec = RETRY_MS * 1000000l};
+        nanosleep(&pause, NULL);
+    }
+}
+
+static void handle_epoch(struct journal *j)
+{
+    bool written = write_epoch(j);
+    if (written && (atomic_load(&j->policy) == JOURNAL_EVERY_WRITE || atomic_exchange(&j->flush_wanted, false))) sync_files(j);
+    if (written) atomic_store(&j->busy, false); /* a broken log closes no further epoch */
+    j->told(j->ctx);
+}
+
+static bool needs_tick(struct journal *j)
+{
+    return wal_pending_bytes(j->wal) && !wal_broken(j->wal) && !atomic_exchange(&j->busy, true);
+}
+
+static void tick(struct journal *j)
+{
+    if (needs_tick(j)) engine_send(j->engine, 0, &j->start);
+    if (atomic_load(&j->policy) == JOURNAL_OS_MANAGED || wal_broken(j->wal)) return;
+    bool due = clock_unix_ms() - atomic_load(&j->synced_ms) >= SYNC_MS;
+    if (due && wal_synced_epoch(j->wal) < wal_written_epoch(j->wal)) {
+        sync_files(j);
+        j->told(j->ctx);
+    }
+}
+
+/* Waits for a closed epoch or the next tick, with the lock held. */
+static void wait_a_tick(struct journal *j)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += TICK_MS * 1000000l;
+    until.tv_sec += until.tv_nsec / 1000000000l;
+    until.tv_nsec %= 1000000000l;
+    pthread_cond_timedwait(&j->cond, &j->lock, &until);
+}
+
+static void *run(void *arg)
+{
+    struct journal *j = arg;
+    pthread_mutex_lock(&j->lock);
+    while (!j->stop) {
+        if (!j->closed) wait_a_tick(j);
+        bool closed = j->closed;
+        j->closed = false;
+        pthread_mutex_unlock(&j->lock);
+        if (closed) handle_epoch(j);
+        tick(j);
+        pthread_mutex_lock(&j->lock);
+    }
+    pthread_mutex_unlock(&j->lock);
+    return NULL;
+}
+
+/* ---- life */
+
+struct journal *journal_new(struct engine *e, struct wal *w, enum journal_policy policy, void (*told)(void *ctx), void *ctx)
+{
+    struct journal *j = mem_zalloc(sizeof *j);
+    j->engine = e;
+    j->wal = w;
+    j->told = told;
+    j->ctx = ctx;
+    atomic_init(&j->policy, policy);
+    atomic_init(&j->synced_ms, clock_unix_ms());
+    pthread_mutex_init(&j->lock, NULL);
+    pthread_cond_init(&j->cond, NULL);
+    task_init_all(&j->closer, e, close_epoch);
+    j->closer.session = j;
+    j->closer.finish = closer_came_home;
+    j->start.to_worker = start_closer;
+    j->hooks = mem_zalloc(e->route.shards * sizeof *j->hooks);
+    for (uint32_t i = 0; i < e->route.shards; i++) {
+        j->hooks[i] = (struct hook){j, i};
+        e->stores[i]->on_op = append;
+        e->stores[i]->on_op_ctx = &j->hooks[i];
+    }
+    e->log_epoch = wal_open_epoch(w);
+    return j;
+}
+
+void journal_start(struct journal *j)
+{
+    int rc = pthread_create(&j->thread, NULL, run, j);
+    CHECK(rc == 0);
+    pthread_setname_np(j->thread, "journal");
+    j->running = true;
+}
+
+int journal_stop(struct journal *j)
+{
+    pthread_mutex_lock(&j->lock);
+    j->stop = true;
+    pthread_cond_signal(&j->cond);
+    pthread_mutex_unlock(&j->lock);
+    if (j->running) pthread_join(j->thread, NULL);
+    int rc = j->closed ? wal_write(j->wal) : 0; /* closed, but the thread had seen the stop first */
+    if (rc == 0 && wal_cut(j->wal)) rc = wal_write(j->wal);
+    if (rc == 0) rc = wal_sync(j->wal);
+    return rc;
+}
+
+void journal_free(struct journal *j)
+{
+    task_fini(&j->closer);
+    pthread_mutex_destroy(&j->lock);
+    pthread_cond_destroy(&j->cond);
+    mem_free(j->hooks);
+    mem_free(j);
+}
+
+/* ---- questions */
+
+void journal_set_policy(struct journal *j, enum journal_policy policy) { atomic_store(&j->policy, policy); }
+
+bool journal_allows(const struct journal *j, uint64_t epoch)
+{
+    if (!epoch) return true;
+    if (atomic_load(&j->policy) == JOURNAL_EVERY_WRITE) return wal_synced_epoch(j->wal) >= epoch;
+    return wal_pending_bytes(j->wal) < PENDING_MAX || wal_written_epoch(j->wal) >= epoch;
+}
+
+bool journal_flush(struct journal *j, struct worker *w, uint64_t epoch)
+{
+    if (wal_synced_epoch(j->wal) >= epoch) return true;
+    atomic_store(&j->flush_wanted, true);
+    journal_hurry(j, w);
+    return false;
+}
+
+int journal_error(const struct journal *j) { return atomic_load(&j->error); }
+bool journal_broken(const struct journal *j) { return wal_broken(j->wal); }
+int64_t journal_last_sync_ms(const struct journal *j) { return atomic_load(&j->synced_ms); }
