@@ -2,6 +2,7 @@
  *
  *     format=1                       version of the directory's layout; a newer one is refused
  *     shards=4                       1..65535
+ *     layout=1                       number of the folder that holds the shards' files, 1..999999
  *     seed=0123456789abcdef          16 hexadecimal digits
  *     created=1763204851             unix seconds
  *     check=0123456789abcdef         XXH3-64 (seed 0) of all bytes before this line
@@ -12,6 +13,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -99,7 +101,8 @@ static int take_lock(struct datadir *d, struct buf *error)
 
 static void print_identity(const struct datadir *d, struct buf *out)
 {
-    buf_printf(out, "format=%d\nshards=%" PRIu32 "\nseed=%016" PRIx64 "\ncreated=%" PRId64 "\n", DATADIR_FORMAT, d->shards, d->seed, d->created_s);
+    buf_printf(out, "format=%d\nshards=%" PRIu32 "\nlayout=%" PRIu32 "\nseed=%016" PRIx64 "\ncreated=%" PRId64 "\n", DATADIR_FORMAT, d->shards, d->layout,
+               d->seed, d->created_s);
     buf_printf(out, "check=%016" PRIx64 "\n", keyhash(buf_slice(out), 0));
 }
 
@@ -122,10 +125,11 @@ static int parse_identity(struct datadir *d, struct buf *text, struct buf *error
     if (sscanf(text->p, "format=%9ld", &format) != 1) return refuse(error, d->path, "has a damaged SHERD file: no format version");
     if (format > DATADIR_FORMAT)
         return refuse(error, d->path, "has format version %ld; this version of Sherd reads up to %d", format, DATADIR_FORMAT);
-    int fields = sscanf(text->p, "format=%*d\nshards=%9" SCNu32 "\nseed=%16" SCNx64 "\ncreated=%18" SCNd64 "\n", &d->shards, &d->seed, &d->created_s);
+    int fields = sscanf(text->p, "format=%*d\nshards=%9" SCNu32 "\nlayout=%6" SCNu32 "\nseed=%16" SCNx64 "\ncreated=%18" SCNd64 "\n",
+                        &d->shards, &d->layout, &d->seed, &d->created_s);
     struct buf again = {0};
     print_identity(d, &again);
-    bool valid = fields == 3 && slice_eq(buf_slice(&again), buf_slice(text)) && d->shards >= 1 && d->shards <= SHARDS_MAX;
+    bool valid = fields == 4 && d->layout >= 1 && slice_eq(buf_slice(&again), buf_slice(text)) && d->shards >= 1 && d->shards <= SHARDS_MAX;
     buf_fini(&again);
     return valid ? 0 : refuse(error, d->path, "has a damaged SHERD file");
 }
@@ -166,6 +170,7 @@ static int make_identity(struct datadir *d, uint32_t shards, struct buf *error)
 {
     if (refuse_foreign(d, error)) return -1;
     d->shards = shards;
+    d->layout = 1;
     d->seed = datadir_random_seed();
     d->created_s = clock_unix_ms() / 1000;
     d->fresh = true;
@@ -186,14 +191,39 @@ int datadir_open(struct datadir *d, const char *path, uint32_t shards, struct bu
     return rc;
 }
 
-int datadir_set_shards(struct datadir *d, uint32_t shards, struct buf *error)
+int datadir_set_layout(struct datadir *d, uint32_t layout, uint32_t shards, struct buf *error)
 {
     CHECK(shards >= 1 && shards <= SHARDS_MAX);
-    uint32_t before = d->shards;
+    struct datadir before = *d;
     d->shards = shards;
+    d->layout = layout;
     int rc = write_identity(d, error);
-    if (rc) d->shards = before;
+    if (rc) *d = before;
     return rc;
+}
+
+char *datadir_layout_path(const struct datadir *d, uint32_t layout)
+{
+    char name[32], path[PATH_MAX];
+    snprintf(name, sizeof name, "layout-%" PRIu32, layout);
+    path_in(d, name, path);
+    return mem_strdup(path);
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at) { return remove(path); }
+
+void datadir_remove_other_layouts(const struct datadir *d)
+{
+    DIR *dir = opendir(d->path);
+    if (!dir) return;
+    char keep[32], path[PATH_MAX];
+    snprintf(keep, sizeof keep, "layout-%" PRIu32, d->layout);
+    for (struct dirent *e; (e = readdir(dir));) {
+        if (strncmp(e->d_name, "layout-", 7) != 0 || strcmp(e->d_name, keep) == 0) continue;
+        path_in(d, e->d_name, path);
+        nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    }
+    closedir(dir);
 }
 
 void datadir_close(struct datadir *d)

@@ -14,6 +14,7 @@ struct datadir {
     char *path;
     int lock_fd;
     uint32_t shards;    /* as recorded: what is on disk is laid out for this many */
+    uint32_t layout;    /* the folder layout-N is the one in use; another one is the rest of a change that was cut short */
     uint64_t seed;      /* of the key hash */
     int64_t created_s;  /* unix seconds */
     bool fresh;         /* made by this call */
@@ -24,8 +25,10 @@ struct datadir {
 int datadir_open(struct datadir *d, const char *path, uint32_t shards, struct buf *error);
 void datadir_close(struct datadir *d);
 
-/* Records another shard count: the last step of laying the data out anew. */
-int datadir_set_shards(struct datadir *d, uint32_t shards, struct buf *error);
+/* Records another layout, in one atomic step: the last one of laying the data out anew. */
+int datadir_set_layout(struct datadir *d, uint32_t layout, uint32_t shards, struct buf *error);
+char *datadir_layout_path(const struct datadir *d, uint32_t layout); /* gives DIR/layout-N; mem_free */
+void datadir_remove_other_layouts(const struct datadir *d);
 
 /* A seed that nobody can guess, for a server without a data directory too. */
 uint64_t datadir_random_seed(void);

@@ -28,7 +28,8 @@ struct journal {
     void *ctx;
     struct hook *hooks; /* [shards] */
     _Atomic int policy;
-    atomic_bool busy;     /* an epoch is being closed or written: the task below is in use */
+    atomic_bool busy;     /* an epoch is being closed or written */
+    atomic_int parts;     /* of being busy that are not over: the closer is on its way, the epoch is not written */
     struct task closer;   /* takes all tokens and closes the epoch */
     struct mail start;    /* asks worker 0 to run the closer */
     _Atomic int error;
@@ -56,14 +57,19 @@ static void wake(struct journal *j)
     pthread_mutex_unlock(&j->lock);
 }
 
+static void part_done(struct journal *j)
+{
+    if (atomic_fetch_sub(&j->parts, 1) == 1) atomic_store(&j->busy, false);
+}
+
 static void close_epoch(struct worker *w, struct task *t)
 {
     struct journal *j = t->session;
     if (wal_cut(j->wal)) wake(j);
-    else atomic_store(&j->busy, false); /* nothing had been appended */
+    else part_done(j); /* nothing had been appended */
 }
 
-static void closer_came_home(struct worker *w, struct task *t) {}
+static void closer_came_home(struct worker *w, struct task *t) { part_done(t->session); }
 
 /* The caller has set busy. */
 static void run_closer(struct journal *j, struct worker *w)
@@ -72,7 +78,8 @@ static void run_closer(struct journal *j, struct worker *w)
     t->pos = t->held = 0;
     t->end = 1;
     t->home = w->id;
-    task_start(w, t);
+    atomic_store(&j->parts, 2);
+    if (task_start(w, t)) closer_came_home(w, t);
     task_pump(w);
 }
 
@@ -124,8 +131,14 @@ static bool write_epoch(struct journal *j)
 static void handle_epoch(struct journal *j)
 {
     bool written = write_epoch(j);
+    if (!written && !wal_broken(j->wal)) { /* stopped while the disk was full: journal_stop tries once more */
+        pthread_mutex_lock(&j->lock);
+        j->closed = true;
+        pthread_mutex_unlock(&j->lock);
+        return;
+    }
     if (written && (atomic_load(&j->policy) == JOURNAL_EVERY_WRITE || atomic_exchange(&j->flush_wanted, false))) sync_files(j);
-    if (written) atomic_store(&j->busy, false); /* a broken log closes no further epoch */
+    if (written) part_done(j); /* a broken log stays busy: it closes no further epoch */
     j->told(j->ctx);
 }
 

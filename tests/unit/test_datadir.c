@@ -82,7 +82,7 @@ static void another_shard_count_is_recorded(void **state)
     struct datadir d;
     make_one(f, &d);
     uint64_t seed = d.seed;
-    assert_int_equal(datadir_set_shards(&d, 7, &f->error), 0);
+    assert_int_equal(datadir_set_layout(&d, 2, 7, &f->error), 0);
     datadir_close(&d);
     make_one(f, &d);
     assert_int_equal(d.shards, 7);
