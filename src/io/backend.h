@@ -17,7 +17,7 @@ struct backend {
     void (*unlisten)(struct loop *l, int index);
     void (*attach)(struct loop *l, struct stream *s);
     void (*read)(struct loop *l, struct stream *s);  /* stream->reading changed */
-    void (*flush)(struct loop *l, struct stream *s);
+    void (*flush)(struct loop *l, struct stream *s); /* out has bytes */
     void (*detach)(struct loop *l, struct stream *s); /* closes fd; calls loop_closed when nothing refers to s any more */
     void (*recycle)(struct loop *l, struct chunk *c); /* the last reference is gone */
 };

@@ -102,9 +102,22 @@ void stream_read(struct loop *l, struct stream *s, bool on)
     l->backend->read(l, s);
 }
 
-void stream_flush(struct loop *l, struct stream *s)
+void stream_send(struct loop *l, struct stream *s, struct buf *b)
 {
-    if (s->out.len && !s->closed) l->backend->flush(l, s);
+    if (!b->len) return;
+    if (s->closed) {
+        b->len = 0;
+        return;
+    }
+    if (likely(!s->out.len)) {
+        struct buf spare = s->out;
+        s->out = *b;
+        *b = spare;
+    } else {
+        buf_add(&s->out, b->p, b->len);
+        b->len = 0;
+    }
+    l->backend->flush(l, s);
 }
 
 size_t stream_unsent(const struct stream *s) { return s->out.len + s->flying.len - s->sent; }
@@ -131,10 +144,9 @@ void loop_buf_put(struct loop *l, struct buf *b)
     *b = (struct buf){0};
 }
 
-/* An idle stream holds no buffer: it borrows a warm one for its answers. */
-void stream_buffer(struct loop *l, struct stream *s)
+void loop_buffer(struct loop *l, struct buf *b)
 {
-    if (!s->out.p && l->n_spare) s->out = l->spare[--l->n_spare];
+    if (!b->p && l->n_spare) *b = l->spare[--l->n_spare];
 }
 
 void loop_closed(struct loop *l, struct stream *s)

@@ -1,7 +1,7 @@
 /* One thread's event loop: listeners, byte streams and a wake-up, over io_uring or epoll. The only code that touches sockets.
  *
  * The owner calls loop_turn in a loop. A turn waits for events, then calls the handler for each; afterwards the owner does its work, appends
- * answers to stream->out and calls stream_flush. Bytes handed to on_data live in a chunk that the owner may keep by reference; the loop never copies them.
+ * answers to a buffer of its own and hands that to stream_send. Bytes handed to on_data live in a chunk that the owner may keep by reference; the loop never copies them.
  *
  * Threads: everything here belongs to one thread, except that loop_new may be called by another before it starts. */
 #pragma once
@@ -27,7 +27,7 @@ struct stream {
     bool sending;      /* the backend's: a send is under way or waits for room */
     bool closed;       /* stream_close was called */
     uint8_t inflight;  /* the backend's: operations that still refer to this stream */
-    struct buf out;    /* answers not yet handed to the kernel; the owner appends */
+    struct buf out;    /* taken by stream_send, not yet handed to the kernel */
     struct buf flying; /* io_uring: what the kernel is sending */
     size_t sent;       /* of flying (io_uring) or out (epoll) */
     void *owner;
@@ -40,7 +40,7 @@ struct loop_handler {
     /* n > 0 bytes at p inside chunk c. The owner takes a reference (chunk_ref) to keep them beyond the call. */
     void (*on_data)(void *ctx, struct stream *s, struct chunk *c, char *p, size_t n);
     void (*on_end)(void *ctx, struct stream *s, int error);  /* 0: the peer closed its side; else a negative errno */
-    void (*on_drained)(void *ctx, struct stream *s);         /* all that was flushed is sent (not told when flush did it at once) */
+    void (*on_drained)(void *ctx, struct stream *s);         /* all that was taken is sent (not told when stream_send did it at once) */
     void (*on_closed)(void *ctx, struct stream *s);          /* after stream_close: the loop has forgotten the stream; free it */
 };
 
@@ -60,8 +60,9 @@ int loop_turn(struct loop *l, int timeout_ms);
 
 void stream_open(struct loop *l, struct stream *s, int fd, void *owner); /* takes fd; starts reading */
 void stream_read(struct loop *l, struct stream *s, bool on);             /* stops or resumes reading */
-void stream_buffer(struct loop *l, struct stream *s);                    /* makes out a warm buffer if it has none */
-void stream_flush(struct loop *l, struct stream *s);                     /* hands out to the kernel */
+/* Sends the bytes of b, after those sent before; b is empty afterwards and may have lost its memory. */
+void stream_send(struct loop *l, struct stream *s, struct buf *b);
+void loop_buffer(struct loop *l, struct buf *b); /* gives b a warm buffer if it has none: an idle owner need not hold one */
 size_t stream_unsent(const struct stream *s);
 /* Closes; unsent bytes are dropped. on_closed follows in a later turn, when the kernel has let go: the stream is there as long as its closer looks at it. */
 void stream_close(struct loop *l, struct stream *s);

@@ -21,11 +21,19 @@ static bool needs_memory(const struct conn *c, const struct command *cmd)
     return cmd->flags & CMD_DENYOOM && CONFIG_NUM(c->front->server->config, maxmemory) > 0;
 }
 
+/* The log takes no more: what would have to be logged is not done. */
+static int write_error(const struct conn *c, const struct command *cmd)
+{
+    int error = atomic_load_explicit(&c->front->server->write_error, memory_order_relaxed);
+    return unlikely(error) && cmd->flags & CMD_WRITE ? error : 0;
+}
+
 /* The common case: nothing to look at but the request itself. */
 static inline bool plain(const struct conn *c, const struct request *r)
 {
     return !r->flaw && c->authenticated && !c->in_multi && c->reply_mode == REPLY_ON && !c->subs &&
-           r->cmd->class != CLASS_LOCAL && !needs_memory(c, r->cmd) && likely(!pause_active(c->front->server));
+           r->cmd->class != CLASS_LOCAL && !needs_memory(c, r->cmd) && !write_error(c, r->cmd) &&
+           likely(!pause_active(c->front->server));
 }
 
 static const struct slice *argv_of(const struct conn *c, const struct request *r) { return c->batch->task.args + r->first_arg; }
@@ -49,7 +57,7 @@ static enum admit_result refused(struct conn *c, const struct request *r, size_t
     struct engine *e = w->engine;
     if (c->in_multi) c->multi.broken = true;
     if (r->cmd) STAT_ADD(w->commands[command_index(e->commands, r->cmd)].rejected, 1);
-    if (e->hooks.error) e->hooks.error(e->hooks.ctx, w, slice_of(c->stream.out.p + reply_at, c->stream.out.len - reply_at));
+    if (e->hooks.error) e->hooks.error(e->hooks.ctx, w, slice_of(c->out.p + reply_at, c->out.len - reply_at));
     return ADMIT_ANSWERED;
 }
 
@@ -62,6 +70,8 @@ static bool refuse(struct conn *c, const struct request *r, struct reply *out)
     else if (c->in_multi && r->cmd->flags & CMD_NO_MULTI) reply_error(out, "ERR Command not allowed inside a transaction");
     else if (needs_memory(c, r->cmd) && !evictor_make_room(&c->front->worker, c->front->server))
         reply_error(out, "OOM command not allowed when used memory > 'maxmemory'.");
+    else if (write_error(c, r->cmd))
+        reply_errorf(out, "MISCONF Errors writing to the log: %s. Writes are refused, reads go on.", strerror(-write_error(c, r->cmd)));
     else if (c->subs && c->resp == 2 && !(r->cmd->flags & CMD_IN_SUBSCRIBE))
         reply_errorf(out,
                      "ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
@@ -74,8 +84,8 @@ enum admit_result admit_request(struct conn *c, struct request *r, bool first)
 {
     if (likely(plain(c, r))) return ADMIT_RUN;
     if (!first) return ADMIT_ANSWERED;
-    struct reply out = {.out = &c->stream.out, .resp = c->resp};
-    size_t reply_at = c->stream.out.len;
+    struct reply out = {.out = &c->out, .resp = c->resp};
+    size_t reply_at = c->out.len;
     if (refuse(c, r, &out)) return refused(c, r, reply_at);
     if (pause_holds(c, r->cmd)) {
         c->paused = true;

@@ -121,8 +121,8 @@ __attribute__((no_sanitize("thread"))) static struct glance glance_at(const stru
     g.fd = SEE(c->stream.fd);
     g.in = SEE(c->in.len);
     g.in_cap = SEE(c->in.cap);
-    g.out = SEE(c->stream.out.len);
-    g.out_cap = SEE(c->stream.out.cap);
+    g.out = SEE(c->out.len);
+    g.out_cap = SEE(c->out.cap);
     g.flying = SEE(c->stream.flying.len);
     g.multi = SEE(c->in_multi) ? (int)SEE(c->multi.n) : -1;
     g.watch = (int)SEE(c->watches.n);

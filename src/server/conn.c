@@ -13,6 +13,7 @@
 #include "server/stats.h"
 #include "server/subscribe.h"
 #include "server/transactions.h"
+#include "shard/journal.h"
 
 enum {
     BATCH_MAX = 1024,             /* requests parsed at once */
@@ -101,7 +102,7 @@ static void unlink_conn(struct conn *c)
     pthread_mutex_unlock(&f->lock);
 }
 
-bool conn_idle(const struct conn *c) { return !c->away && !c->waiter && !c->batch && !stream_unsent(&c->stream); }
+bool conn_idle(const struct conn *c) { return !c->away && !c->waiter && !c->batch && !c->held && !stream_unsent(&c->stream); }
 
 /* Other threads look at the waiter under the lock (CLIENT UNBLOCK). */
 static void show_waiter(struct conn *c, struct waiter *wt)
@@ -138,6 +139,7 @@ void conn_close(struct conn *c)
         return;
     }
     front_set_timer(f, c, 0);
+    front_unhold(f, c);
     watch_drop(&f->worker, &c->watches);
     subscribe_drop(c);
     unlink_conn(c);
@@ -152,6 +154,7 @@ void conn_freed(struct conn *c)
     if (c->batch) front_batch_put(c->front, c->batch);
     parse_fini(&c->parser);
     buf_fini(&c->in);
+    buf_fini(&c->out);
     buf_fini(&c->pushes);
     mem_free(c->protocol_error);
     mem_free(c->name);
@@ -278,7 +281,7 @@ void conn_data(struct conn *c, struct chunk *chunk, char *p, size_t n)
     if (c->closing || c->close_after_reply || c->protocol_error) return;
     STAT_ADD(c->bytes_in, n);
     __atomic_store_n(&c->active_ms, f->worker.now_ms, __ATOMIC_RELAXED);
-    bool ready, busy = c->batch || c->away || c->waiter || c->paused;
+    bool ready, busy = c->batch || c->away || c->waiter || c->paused || c->held;
     if (likely(!busy && !c->in.len)) {
         ready = parse_fresh(c, chunk, p, n);
     } else {
@@ -336,9 +339,14 @@ static bool answers_by_message(const struct command *cmd) { return (cmd->flags &
 static void settle_reply(struct conn *c, const struct command *cmd, size_t from)
 {
     if (likely(c->reply_mode == REPLY_ON)) return;
-    if (c->reply_mode != REPLY_SKIP_NEXT && !(cmd && answers_by_message(cmd))) c->stream.out.len = from;
+    if (c->reply_mode != REPLY_SKIP_NEXT && !(cmd && answers_by_message(cmd))) c->out.len = from;
     if (c->reply_mode == REPLY_SKIP) c->reply_mode = REPLY_ON;
     else if (c->reply_mode == REPLY_SKIP_NEXT) c->reply_mode = REPLY_SKIP;
+}
+
+static void note_epoch(struct conn *c, const struct task *t)
+{
+    if (t->epoch > c->epoch) c->epoch = t->epoch;
 }
 
 /* The command before pos waits for a key. */
@@ -346,7 +354,8 @@ static void start_waiting(struct conn *c, struct waiter *wt)
 {
     c->batch->task.blocked = NULL;
     if (wt->came_early) { /* served while the task was still on its way home */
-        buf_add(&c->stream.out, wt->answer.p, wt->answer.len);
+        buf_add(&c->out, wt->answer.p, wt->answer.len);
+        note_epoch(c, &wt->task);
         wait_free(wt);
         return;
     }
@@ -366,10 +375,11 @@ static void served(struct worker *w, struct waiter *wt)
     show_waiter(c, NULL);
     atomic_fetch_sub(&server_of(c)->blocked, 1);
     front_set_timer(c->front, c, 0);
-    stream_buffer(c->front->loop, &c->stream);
-    size_t from = c->stream.out.len;
-    buf_add(&c->stream.out, wt->answer.p, wt->answer.len);
+    loop_buffer(c->front->loop, &c->out);
+    size_t from = c->out.len;
+    buf_add(&c->out, wt->answer.p, wt->answer.len);
     settle_reply(c, NULL, from);
+    note_epoch(c, &wt->task);
     wait_free(wt);
     if (c->closing) conn_close(c);
     else front_ready(c->front, c);
@@ -383,38 +393,29 @@ static bool run_task(struct conn *c, uint32_t end)
     t->db = c->db;
     t->resp = c->resp;
     t->no_touch = c->no_touch;
-    t->out = &c->stream.out;
+    t->out = &c->out;
     c->away = true;
     if (!task_start(&c->front->worker, t)) return false;
     c->away = false;
+    note_epoch(c, t);
     if (unlikely(t->blocked)) start_waiting(c, t->blocked);
     return true;
 }
 
-/* What a task answered away from home joins the output. */
-static void take_replies(struct conn *c, struct task *t)
+static void take_pushes(struct conn *c)
 {
-    if (c->stream.out.len) {
-        buf_add(&c->stream.out, t->abroad.p, t->abroad.len);
-        return;
-    }
-    struct buf empty = c->stream.out;
-    c->stream.out = t->abroad;
-    t->abroad = empty;
+    buf_add(&c->out, c->pushes.p, c->pushes.len);
+    c->pushes.len = 0;
 }
 
 static void came_home(struct worker *w, struct task *t)
 {
     struct conn *c = t->session;
-    size_t from = c->stream.out.len;
     c->away = false;
-    take_replies(c, t);
     if (t->blocked) start_waiting(c, t->blocked);
-    if (!c->waiter) settle_reply(c, NULL, from);
-    if (c->pushes.len) {
-        buf_add(&c->stream.out, c->pushes.p, c->pushes.len);
-        c->pushes.len = 0;
-    }
+    if (!c->waiter) settle_reply(c, NULL, c->reply_from);
+    note_epoch(c, t);
+    take_pushes(c);
     if (c->closing) conn_close(c);
     else front_ready(front_of(w), c);
 }
@@ -441,7 +442,7 @@ static uint32_t admitted_run(struct conn *c, bool *wait)
 static bool run_some(struct conn *c)
 {
     struct task *t = &c->batch->task;
-    size_t from = c->stream.out.len;
+    c->reply_from = c->out.len;
     bool wait = false;
     uint32_t n = admitted_run(c, &wait);
     if (wait) return false;
@@ -454,23 +455,36 @@ static bool run_some(struct conn *c)
         if (!run_task(c, t->pos + n)) return false;
     }
     if (c->waiter) return false;
-    settle_reply(c, last, from);
+    settle_reply(c, last, c->reply_from);
     return !c->close_after_reply && !c->paused;
 }
 
 static void answer_protocol_error(struct conn *c)
 {
-    struct reply r = {.out = &c->stream.out, .resp = c->resp};
+    struct reply r = {.out = &c->out, .resp = c->resp};
     reply_errorf(&r, "ERR %s", c->protocol_error);
     c->close_after_reply = true;
+}
+
+/* The replies tell of ops that the log has not made durable: they wait, and the connection with them. */
+static bool hold(struct conn *c)
+{
+    const struct journal *j = server_of(c)->journal;
+    if (likely(!j) || !c->epoch || journal_allows(j, c->epoch)) {
+        c->epoch = 0;
+        return false;
+    }
+    front_hold(c->front, c);
+    return true;
 }
 
 /* False: the connection was closed, perhaps freed. */
 static bool flush(struct conn *c)
 {
     if (c->stream.closed) return false;
-    STAT_ADD(c->bytes_out, c->stream.out.len);
-    stream_flush(c->front->loop, &c->stream);
+    if (c->held || hold(c)) return true;
+    STAT_ADD(c->bytes_out, c->out.len);
+    stream_send(c->front->loop, &c->stream, &c->out);
     return likely(stream_unsent(&c->stream) <= LOOK_AT_LIMITS) || conn_check_limits(c, c->front->worker.now_ms);
 }
 
@@ -481,8 +495,8 @@ void conn_run(struct conn *c)
         conn_close(c);
         return;
     }
-    stream_buffer(c->front->loop, &c->stream);
-    bool go_on = !c->waiter && !c->paused;
+    loop_buffer(c->front->loop, &c->out);
+    bool go_on = !c->waiter && !c->paused && !c->held;
     if (c->waiter && is_used_up(c)) finish_batch(c);
     while (go_on && (c->batch || parse_kept(c))) {
         while (go_on && c->batch->task.pos < c->batch->task.n_requests) go_on = run_some(c);
@@ -502,17 +516,28 @@ void conn_run(struct conn *c)
 
 void conn_drained(struct conn *c) { close_if_done(c); }
 
-/* While it is away the output is not ours to look at. */
-static size_t unsent_bytes(const struct conn *c) { return c->away ? c->pushes.len : stream_unsent(&c->stream); }
+void conn_release(struct conn *c)
+{
+    c->held = false;
+    c->epoch = 0;
+    take_pushes(c);
+    front_ready(c->front, c);
+}
+
+/* While it is away its replies are not ours to look at. */
+static size_t unsent_bytes(const struct conn *c)
+{
+    return stream_unsent(&c->stream) + c->pushes.len + (c->away ? 0 : c->out.len);
+}
 
 void conn_push(struct conn *c, struct slice message)
 {
     if (c->closing || c->stream.closed) return;
-    if (c->away) {
+    if (c->away || c->held) {
         buf_add_slice(&c->pushes, message);
     } else {
-        stream_buffer(c->front->loop, &c->stream);
-        buf_add_slice(&c->stream.out, message);
+        loop_buffer(c->front->loop, &c->out);
+        buf_add_slice(&c->out, message);
         front_ready(c->front, c);
     }
     /* Now, not when they are sent: a burst for many clients must not use up the memory before the turn ends. */
@@ -544,7 +569,7 @@ bool conn_check_limits(struct conn *c, int64_t now_ms)
 
 static void answer_timeout(struct conn *c, const struct command *cmd)
 {
-    struct reply r = {.out = &c->stream.out, .resp = c->resp};
+    struct reply r = {.out = &c->out, .resp = c->resp};
     if (strcmp(cmd->name, "blmove") == 0 || strcmp(cmd->name, "brpoplpush") == 0) reply_null(&r);
     else if (strcmp(cmd->name, "wait") == 0) reply_int(&r, 0);
     else reply_null_array(&r);
@@ -556,14 +581,14 @@ static const struct command *waiting_command(const struct conn *c) { return c->w
 static void answer_unserved(struct conn *c, const struct command *cmd)
 {
     front_set_timer(c->front, c, 0);
-    stream_buffer(c->front->loop, &c->stream);
-    size_t from = c->stream.out.len;
+    loop_buffer(c->front->loop, &c->out);
+    size_t from = c->out.len;
     if (cmd) {
         answer_timeout(c, cmd);
     } else {
-        struct reply r = {.out = &c->stream.out, .resp = c->resp};
+        struct reply r = {.out = &c->out, .resp = c->resp};
         reply_error(&r, "UNBLOCKED client unblocked via CLIENT UNBLOCK");
-        stats_note_error(server_of(c), &c->front->worker, slice_of(c->stream.out.p + from, c->stream.out.len - from));
+        stats_note_error(server_of(c), &c->front->worker, slice_of(c->out.p + from, c->out.len - from));
     }
     settle_reply(c, NULL, from);
     front_ready(c->front, c);

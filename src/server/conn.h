@@ -45,13 +45,15 @@ struct conn {
     struct stream stream; /* first: a stream is its connection */
     struct front *front;
     struct conn *next, *prev; /* the front's list */
-    struct conn *next_ready;
+    struct conn *next_ready, *next_held;
     uint64_t id;
 
     struct parser parser;
     struct buf in;        /* an unfinished request, or bytes that came while busy */
     struct batch *batch;  /* parsed requests; NULL when idle */
     char *protocol_error; /* answered when everything before it is */
+    struct buf out;       /* T: replies not yet sent */
+    uint64_t epoch;       /* of the log: what must be durable before they may be; 0: nothing */
 
     uint16_t db;            /* T */
     uint8_t resp;           /* T */
@@ -63,6 +65,7 @@ struct conn {
     bool closing;           /* close as soon as nothing is under way */
     bool close_after_reply; /* T */
     bool paused;            /* held: by CLIENT PAUSE, or because it publishes too fast */
+    bool held;              /* its replies wait for the log; it is on the front's list of such */
     bool in_multi;          /* T */
     bool no_evict, no_touch;
     bool is_unix;
@@ -72,7 +75,8 @@ struct conn {
     struct waiter *waiter;    /* its command waits for a key; changes under the front's lock */
     int64_t deadline_ms;      /* in the front's timer heap */
     int timer;                /* place there, -1: none */
-    struct buf pushes;        /* messages that came while away */
+    size_t reply_from;        /* where in the output the reply in progress begins */
+    struct buf pushes;        /* messages that came while away or held */
     struct subscriptions *subs; /* NULL: none; changes under the front's lock */
     int64_t over_soft_since_ms; /* output above the soft limit */
 
@@ -96,6 +100,7 @@ void conn_timeout(struct conn *c); /* its deadline has come */
 /* CLIENT UNBLOCK: ends a wait that the caller has claimed (wait_claim), as by timeout or with an error. */
 void conn_unblock(struct conn *c, bool with_error);
 void conn_push(struct conn *c, struct slice message); /* out of band: after the reply in progress */
+void conn_release(struct conn *c); /* the log has advanced: the held replies may go */
 bool conn_check_limits(struct conn *c, int64_t now_ms); /* false: it did not read its answers and was closed, perhaps freed */
 bool conn_idle(const struct conn *c); /* nothing under way, nothing unsent */
 

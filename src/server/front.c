@@ -13,6 +13,7 @@
 #include "server/pause.h"
 #include "server/sampler.h"
 #include "server/subscribe.h"
+#include "shard/journal.h"
 
 enum {
     CRON_MS = 100,
@@ -42,8 +43,7 @@ void front_batch_put(struct front *f, struct batch *b)
         b->chunk = NULL;
     }
     if (b->bytes.p) buf_fini(&b->bytes);
-    if (unlikely(b->task.cap_args > KEEP_BATCH_ARGS || b->task.carry.cap > SPARE_BATCH_BYTES ||
-                 b->task.abroad.cap > SPARE_BATCH_BYTES)) { /* grew large once: not kept */
+    if (unlikely(b->task.cap_args > KEEP_BATCH_ARGS || b->task.carry.cap > SPARE_BATCH_BYTES)) { /* grew large once: not kept */
         task_fini(&b->task);
         mem_free(b);
         return;
@@ -86,6 +86,51 @@ static void run_ready(struct front *f)
         conn_run(c);
         if (unlikely(f->worker.runnable)) task_pump(&f->worker);
     }
+}
+
+/* ---- connections whose replies wait for the log */
+
+void front_hold(struct front *f, struct conn *c)
+{
+    c->held = true;
+    c->next_held = f->held;
+    f->held = c;
+}
+
+void front_unhold(struct front *f, struct conn *c)
+{
+    if (!c->held) return;
+    struct conn **p = &f->held;
+    while (*p != c) p = &(*p)->next_held;
+    *p = c->next_held;
+    c->held = false;
+}
+
+static void release_held(struct worker *w, struct mail *m)
+{
+    struct front *f = front_of(w);
+    const struct journal *j = f->server->journal;
+    atomic_store(&f->journal_told, false); /* before looking: what comes later tells again */
+    for (struct conn **p = &f->held; *p;) {
+        struct conn *c = *p;
+        if (!journal_allows(j, c->epoch) && !journal_broken(j)) {
+            p = &c->next_held;
+            continue;
+        }
+        *p = c->next_held;
+        if (!journal_broken(j)) {
+            conn_release(c);
+        } else { /* whether the ops are on disk is not known, so neither yes nor no is true */
+            c->held = false;
+            c->out.len = 0;
+            conn_close(c);
+        }
+    }
+}
+
+void front_journal_advanced(struct front *f)
+{
+    if (!atomic_exchange(&f->journal_told, true)) engine_send(f->worker.engine, f->worker.id, &f->journal_mail);
 }
 
 /* ---- timers: a binary heap, each connection knowing its place */
@@ -293,6 +338,7 @@ static void turn(struct front *f)
     fire_timers(f);
     cron(f);
     run_ready(f);
+    if (f->held) journal_hurry(f->server->journal, w);
 }
 
 static void *run(void *arg)
@@ -331,6 +377,7 @@ struct front *front_new(struct server *s)
     f->ready_end = &f->ready;
     f->topics = subscribe_topics_new();
     f->stop_mail.to_worker = begin_stop;
+    f->journal_mail.to_worker = release_held;
     f->argv_cap = 64;
     f->argv = mem_alloc(f->argv_cap * sizeof *f->argv);
     pthread_mutex_init(&f->lock, NULL);

@@ -26,6 +26,9 @@ struct front {
     uint32_t n_conns;
     uint32_t n_unfreed; /* and those that are closed, but that the loop has not let go of */
     struct conn *ready, **ready_end; /* to be run in this turn */
+    struct conn *held;               /* whose replies wait for the log */
+    struct mail journal_mail;        /* the log has advanced */
+    atomic_bool journal_told;        /* that mail is on its way */
     struct batch *spare_batches;
     struct slice *argv; /* the parser's scratch */
     uint32_t argv_cap;
@@ -50,6 +53,9 @@ bool front_start(struct front *f); /* starts the thread and waits for its loop; 
 void front_join(struct front *f);
 
 void front_ready(struct front *f, struct conn *c); /* conn_run will be called in this turn */
+void front_hold(struct front *f, struct conn *c);   /* until the log allows its epoch */
+void front_unhold(struct front *f, struct conn *c); /* it closes */
+void front_journal_advanced(struct front *f);       /* any thread */
 void front_set_timer(struct front *f, struct conn *c, int64_t deadline_ms); /* 0: none */
 struct batch *front_batch(struct front *f); /* an empty one */
 void front_batch_put(struct front *f, struct batch *b);

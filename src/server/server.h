@@ -14,6 +14,8 @@ struct sampler;
 struct totals_base;
 struct pubsub;
 struct slowlog;
+struct wal;
+struct journal;
 struct error_counts;
 
 struct server {
@@ -22,6 +24,8 @@ struct server {
     struct command_table *commands;
     struct engine *engine;
     struct front **fronts; /* [engine->n_workers] */
+    struct wal *wal;         /* NULL: ephemeral */
+    struct journal *journal; /* NULL: ephemeral */
     struct pubsub *pubsub;
     struct slowlog *slowlog;
     struct sampler *sampler;
@@ -38,6 +42,7 @@ struct server {
     atomic_bool pause_writes_only;
     atomic_bool active_expire;      /* DEBUG SET-ACTIVE-EXPIRE */
     atomic_bool stopping;
+    atomic_int write_error;         /* of the log, a negative errno: writes are refused; 0: none */
     _Atomic uint64_t peak_bytes;    /* highest used memory seen: server/sampler.h */
 };
 

@@ -139,7 +139,6 @@ void task_fini(struct task *t)
     mem_free(t->args);
     mem_free(t->shards);
     buf_fini(&t->carry);
-    buf_fini(&t->abroad);
 }
 
 /* ---- running */
@@ -425,11 +424,7 @@ static bool arrive(struct worker *w, struct shard *s, struct mail *m)
 
 static bool go_to(struct worker *w, struct task *t, struct shard *s)
 {
-    if (t->sync) { /* it leaves */
-        t->sync = false;
-        t->abroad.len = 0;
-        t->out = &t->abroad;
-    }
+    t->sync = false;
     t->mail.to_shard = arrive;
     engine_post(w, s, &t->mail);
     return false;

@@ -5,9 +5,6 @@
  * goes on wherever the token is: replies stay in order, later requests never overtake earlier ones, and a crossing costs no wake-up. When
  * the last request has run, the task returns to its home worker.
  *
- * Replies go to `out` as long as the task has not left the thread that started it, and to `abroad` from then on: the output of a connection is
- * never touched by a strange thread. Whoever gets the task back moves them.
- *
  * Ownership: a task and everything it points to belong to the thread that is running it; posting hands it over. */
 #pragma once
 #include "shard/engine.h"
@@ -52,7 +49,6 @@ struct task {
     uint64_t epoch;          /* of the log: the last one that an op of this task went into */
     uint32_t held;           /* REQUEST_MANY: tokens taken so far; REQUEST_EACH: shards visited */
     struct buf *out;
-    struct buf abroad;       /* replies since it left; out points here then */
     struct buf carry;        /* REQUEST_EACH */
     int64_t carry_n;
     uint64_t carry_ticks;

@@ -349,7 +349,6 @@ static void rig_came_home(struct worker *w, struct task *t)
     struct client *c = (struct client *)t;
     RIG_CHECK(w == c->worker && c->away, "a task ended away from home");
     c->away = false;
-    buf_add(&c->out, t->abroad.p, t->abroad.len);
     rig_go_on(c);
 }
 
