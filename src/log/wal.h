@@ -11,7 +11,6 @@
  * Errors: 0 or negative errno. After a failed sync the log is broken for good (wal_broken): the kernel may have dropped the bytes, so it is never retried. A failed write (disk full) is
  * undone (truncated back) and may be tried again. */
 #pragma once
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -47,7 +46,7 @@ int wal_replay_all(const struct file_ops *files, const char *dir, uint32_t shard
 
 /* ---- under a shard's token */
 void wal_append(struct wal *w, uint32_t shard, const struct op *op);
-const _Atomic uint64_t *wal_open_epoch(const struct wal *w); /* where the epoch that appends go to stands; any thread may read it, relaxed */
+wal_epoch wal_open_epoch(const struct wal *w); /* the epoch that appends go to now; any thread, relaxed */
 size_t wal_pending_bytes(const struct wal *w); /* appended and not yet cut, all shards; any thread */
 
 /* ---- all tokens held. Gives the closed epoch, or 0 if nothing was appended. The previous one must have been written. */

@@ -35,6 +35,7 @@ struct config {
     char *unixsocket;  /* "" for none */
     char *data;        /* the data directory */
     char *logfile;     /* "" for standard error */
+    config_num appendfsync; /* enum journal_policy, modulo 3; changes at run time */
     config_num port, unixsocketperm, tcp_backlog, workers, databases, ephemeral, io_backend, log_format;
 
     /* Clients. */
@@ -61,7 +62,7 @@ struct config {
     /* What programs written for Redis read or set, and what has no effect here. */
     struct {
         char *save, *dbfilename, *pidfile;
-        config_num appendonly, appendfsync, no_appendfsync_on_rewrite, auto_aof_rewrite_percentage, auto_aof_rewrite_min_size;
+        config_num appendonly, no_appendfsync_on_rewrite, auto_aof_rewrite_percentage, auto_aof_rewrite_min_size;
         config_num rdbcompression, rdbchecksum, stop_writes_on_bgsave_error;
         config_num lazyfree_eviction, lazyfree_expire, lazyfree_server_del, lazyfree_user_del, lazyfree_user_flush;
         config_num stream_node_max_bytes, stream_node_max_entries, latency_monitor_threshold, busy_reply_threshold;

@@ -469,13 +469,19 @@ static void answer_protocol_error(struct conn *c)
 /* The replies tell of ops that the log has not made durable: they wait, and the connection with them. */
 static bool hold(struct conn *c)
 {
-    const struct journal *j = server_of(c)->journal;
-    if (likely(!j) || !c->epoch || journal_allows(j, c->epoch)) {
+    if (likely(!server_of(c)->journal) || !c->epoch || conn_may_send(c)) {
         c->epoch = 0;
+        c->wants_sync = false;
         return false;
     }
     front_hold(c->front, c);
     return true;
+}
+
+bool conn_may_send(const struct conn *c)
+{
+    struct journal *j = server_of(c)->journal;
+    return c->wants_sync ? journal_flush(j, &c->front->worker, c->epoch) : journal_allows(j, c->epoch);
 }
 
 /* False: the connection was closed, perhaps freed. */
@@ -518,7 +524,7 @@ void conn_drained(struct conn *c) { close_if_done(c); }
 
 void conn_release(struct conn *c)
 {
-    c->held = false;
+    c->held = c->wants_sync = false;
     c->epoch = 0;
     take_pushes(c);
     front_ready(c->front, c);

@@ -65,6 +65,7 @@ struct conn {
     bool closing;           /* close as soon as nothing is under way */
     bool close_after_reply; /* T */
     bool paused;            /* held: by CLIENT PAUSE, or because it publishes too fast */
+    bool wants_sync;        /* T: SAVE: the held replies wait until the log is synced, whatever the policy */
     bool held;              /* its replies wait for the log; it is on the front's list of such */
     bool in_multi;          /* T */
     bool no_evict, no_touch;
@@ -100,6 +101,7 @@ void conn_timeout(struct conn *c); /* its deadline has come */
 /* CLIENT UNBLOCK: ends a wait that the caller has claimed (wait_claim), as by timeout or with an error. */
 void conn_unblock(struct conn *c, bool with_error);
 void conn_push(struct conn *c, struct slice message); /* out of band: after the reply in progress */
+bool conn_may_send(const struct conn *c); /* the log allows its replies */
 void conn_release(struct conn *c); /* the log has advanced: the held replies may go */
 bool conn_check_limits(struct conn *c, int64_t now_ms); /* false: it did not read its answers and was closed, perhaps freed */
 bool conn_idle(const struct conn *c); /* nothing under way, nothing unsent */

@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "base/keyhash.h"
 #include "base/mem.h"
+#include "io/file.h"
 #include "io/wholefile.h"
 
 enum { IDENTITY_MAX_BYTES = 4096, SHARDS_MAX = 65535 };
@@ -208,6 +209,15 @@ char *datadir_layout_path(const struct datadir *d, uint32_t layout)
     snprintf(name, sizeof name, "layout-%" PRIu32, layout);
     path_in(d, name, path);
     return mem_strdup(path);
+}
+
+int datadir_make_layout(const struct datadir *d, uint32_t layout, struct buf *error)
+{
+    char *path = datadir_layout_path(d, layout);
+    int rc = mkdir(path, 0700) == 0 || errno == EEXIST ? file_disk.sync_dir(file_disk.ctx, d->path) : -errno;
+    if (rc) refuse(error, d->path, "cannot be written: %s: %s", path, strerror(-rc));
+    mem_free(path);
+    return rc ? -1 : 0;
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at) { return remove(path); }

@@ -28,6 +28,7 @@ void datadir_close(struct datadir *d);
 /* Records another layout, in one atomic step: the last one of laying the data out anew. */
 int datadir_set_layout(struct datadir *d, uint32_t layout, uint32_t shards, struct buf *error);
 char *datadir_layout_path(const struct datadir *d, uint32_t layout); /* gives DIR/layout-N; mem_free */
+int datadir_make_layout(const struct datadir *d, uint32_t layout, struct buf *error); /* the folder, if it is not there */
 void datadir_remove_other_layouts(const struct datadir *d);
 
 /* A seed that nobody can guess, for a server without a data directory too. */

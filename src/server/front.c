@@ -113,7 +113,7 @@ static void release_held(struct worker *w, struct mail *m)
     atomic_store(&f->journal_told, false); /* before looking: what comes later tells again */
     for (struct conn **p = &f->held; *p;) {
         struct conn *c = *p;
-        if (!journal_allows(j, c->epoch) && !journal_broken(j)) {
+        if (!journal_broken(j) && !conn_may_send(c)) {
             p = &c->next_held;
             continue;
         }

@@ -23,7 +23,7 @@ static const char *const policy_words[] = {"noeviction",   "allkeys-lru",  "allk
 static const char *const io_words[] = {"auto", "epoll", "uring", NULL};
 static const char *const level_words[] = {"debug", "verbose", "notice", "warning", NULL};
 static const char *const format_words[] = {"text", "logfmt", NULL};
-static const char *const fsync_words[] = {"always", "everysec", "no", NULL};
+static const char *const fsync_words[] = {"always", "everysec", "no", "EveryWrite", "EverySecond", "OsManaged", NULL}; /* twice the same three */
 static const char *const only_no[] = {"no", NULL};
 static const char *const diskless_words[] = {"disabled", "on-empty-db", "swapdb", NULL};
 
@@ -42,6 +42,8 @@ const struct option options[] = {
 
     {"data", .alias = "dir", .section = "storage", .key = "data_dir", TEXT(4000), AT(data), .fallback = "./data",
      .help = "The data directory."},
+    {"appendfsync", .alias = "sync-policy", .section = "storage", .key = "sync_policy", ENUM(fsync_words), LIVE, AT(appendfsync), .fallback = "everysec",
+     .help = "When the log is made durable: before a write is answered (always, EveryWrite), within a second (everysec, EverySecond), or when the kernel likes (no, OsManaged)."},
     {"ephemeral", BOOL, AT(ephemeral), .fallback = "no", .help = "Keep everything in memory and touch no data directory."},
     {"databases", INT(1, 16), AT(databases), .fallback = "16", .help = "Databases that SELECT may choose from."},
 
@@ -104,7 +106,6 @@ const struct option options[] = {
 
     {"save", TEXT(0), COMPAT, AT(compat.save), .fallback = "", .help = "Timed dumps do not exist; only the empty text is accepted."},
     {"appendonly", ENUM(only_no), COMPAT, AT(compat.appendonly), .fallback = "no", .help = "There is no append-only file; only no is accepted."},
-    {"appendfsync", ENUM(fsync_words), COMPAT, AT(compat.appendfsync), .fallback = "everysec", .help = "There is no append-only file."},
     {"no-appendfsync-on-rewrite", BOOL, COMPAT, AT(compat.no_appendfsync_on_rewrite), .fallback = "no", .help = "There is no append-only file."},
     {"auto-aof-rewrite-percentage", INT(0, INT32_MAX), COMPAT, AT(compat.auto_aof_rewrite_percentage), .fallback = "100",
      .help = "There is no append-only file."},

@@ -17,11 +17,13 @@
 #include "server/front.h"
 #include "server/listen.h"
 #include "server/notify.h"
+#include "server/recover.h"
 #include "server/sampler.h"
 #include "server/slowlog.h"
 #include "server/stats.h"
 #include "server/subscribe.h"
 #include "server/totals.h"
+#include "shard/journal.h"
 #include "store/evict.h"
 
 struct command_table *server_commands(void)
@@ -73,6 +75,7 @@ static void apply_config(void *ctx)
     atomic_store(&s->engine->slow_ticks, slow_ticks);
     atomic_store(&s->engine->track_latency, CONFIG_NUM(c, latency_tracking) != 0);
     atomic_store(&s->engine->count_bytes, CONFIG_NUM(c, maxmemory) > 0);
+    if (s->journal) journal_set_policy(s->journal, (enum journal_policy)(CONFIG_NUM(c, appendfsync) % 3));
     slog_set_level(&s->log, (enum slog_level)CONFIG_NUM(c, log_level));
 }
 
@@ -159,19 +162,52 @@ static void wait_for_end(struct server *s, const sigset_t *set)
     for (uint32_t i = 0; i < s->engine->n_workers; i++) front_join(s->fronts[i]);
 }
 
-static int run(struct server *s, uint64_t seed)
+/* ---- the log */
+
+/* On the journal's thread: the log has advanced, or fails, or works again. */
+static void journal_told(void *ctx)
+{
+    struct server *s = ctx;
+    int error = journal_error(s->journal), before = atomic_exchange(&s->write_error, error);
+    if (error && !before) slog(&s->log, SLOG_WARNING, "cannot write the log, writes are refused", "error=%s", strerror(-error));
+    if (!error && before) slog(&s->log, SLOG_NOTICE, "the log can be written again", "");
+    for (uint32_t i = 0; i < s->engine->n_workers; i++) front_journal_advanced(s->fronts[i]);
+}
+
+static bool open_log(struct server *s, struct datadir *d)
+{
+    if (!d) return true;
+    if (!recover(s, d)) return false;
+    s->journal = journal_new(s->engine, s->wal, (enum journal_policy)(CONFIG_NUM(s->config, appendfsync) % 3), journal_told, s);
+    return true;
+}
+
+/* After the fronts have ended: everything that was acknowledged becomes durable. */
+static int close_log(struct server *s)
+{
+    if (!s->journal) return 0;
+    int rc = journal_stop(s->journal);
+    if (rc < 0) slog(&s->log, SLOG_WARNING, "the last writes could not be made durable", "error=%s", strerror(-rc));
+    journal_free(s->journal);
+    wal_close(s->wal);
+    return rc < 0 ? 1 : 0;
+}
+
+/* d: NULL if ephemeral. */
+static int run(struct server *s, struct datadir *d)
 {
     sigset_t set = block_signals();
-    build(s, config_workers(s->config), seed);
+    build(s, config_workers(s->config), d ? d->seed : datadir_random_seed());
     int code = 1;
-    if (listen_open(s) && start_fronts(s)) {
+    if (open_log(s, d) && listen_open(s) && start_fronts(s)) {
+        if (s->journal) journal_start(s->journal);
         announce(s);
         wait_for_end(s, &set);
-        slog(&s->log, SLOG_NOTICE, "stopped", "exit=%d", 0);
-        code = 0;
-    }
+        code = close_log(s);
+        slog(&s->log, SLOG_NOTICE, "stopped", "exit=%d", code);
+        tear_down(s);
+    } /* else threads may be running: the process ends anyway */
     listen_cleanup(s);
-    if (code == 0) tear_down(s); /* after a failed start threads may be running: the process ends anyway */
     return code;
 }
 
@@ -189,12 +225,12 @@ int server_run(struct config *config)
     int code = 1;
     struct buf error = {0};
     if (CONFIG_NUM(config, ephemeral)) {
-        code = run(s, datadir_random_seed());
+        code = run(s, NULL);
     } else if (datadir_open(&d, config->data, config_workers(config), &error) < 0) {
         buf_add_byte(&error, '\0');
         slog(&s->log, SLOG_WARNING, "cannot use the data directory", "error=%s", error.p);
     } else {
-        code = run(s, d.seed);
+        code = run(s, &d);
         datadir_close(&d);
     }
     buf_fini(&error);

@@ -33,6 +33,7 @@ struct worker;
 struct shard;
 struct task;
 struct engine;
+struct wal;
 
 /* A message. Embedded in what it carries; belongs to whoever it was sent to until its function has run. */
 struct mail {
@@ -111,7 +112,7 @@ struct engine {
     struct exec_host host;
     struct engine_hooks hooks;
     uint64_t ticks_per_ms;
-    const _Atomic uint64_t *log_epoch; /* the epoch that ops go to now; NULL: there is no log */
+    const struct wal *wal;       /* where the stores' ops go; NULL: there is no log */
     _Atomic uint64_t slow_ticks; /* UINT64_MAX: never */
     atomic_bool track_latency;
     atomic_bool count_bytes; /* publish each shard's bytes after every command: maxmemory is set */

@@ -150,9 +150,10 @@ static bool needs_tick(struct journal *j)
 static void tick(struct journal *j)
 {
     if (needs_tick(j)) engine_send(j->engine, 0, &j->start);
-    if (atomic_load(&j->policy) == JOURNAL_OS_MANAGED || wal_broken(j->wal)) return;
+    bool asked = atomic_exchange(&j->flush_wanted, false);
+    if (wal_broken(j->wal) || (atomic_load(&j->policy) == JOURNAL_OS_MANAGED && !asked)) return;
     bool due = clock_unix_ms() - atomic_load(&j->synced_ms) >= SYNC_MS;
-    if (due && wal_synced_epoch(j->wal) < wal_written_epoch(j->wal)) {
+    if ((due || asked) && wal_synced_epoch(j->wal) < wal_written_epoch(j->wal)) {
         sync_files(j);
         j->told(j->ctx);
     }
@@ -209,7 +210,7 @@ struct journal *journal_new(struct engine *e, struct wal *w, enum journal_policy
         e->stores[i]->on_op = append;
         e->stores[i]->on_op_ctx = &j->hooks[i];
     }
-    e->log_epoch = wal_open_epoch(w);
+    e->wal = w;
     return j;
 }
 
@@ -261,6 +262,8 @@ bool journal_flush(struct journal *j, struct worker *w, uint64_t epoch)
     journal_hurry(j, w);
     return false;
 }
+
+void journal_want_flush(struct journal *j) { atomic_store(&j->flush_wanted, true); }
 
 int journal_error(const struct journal *j) { return atomic_load(&j->error); }
 bool journal_broken(const struct journal *j) { return wal_broken(j->wal); }

@@ -30,6 +30,7 @@ bool journal_allows(const struct journal *j, uint64_t epoch);
 void journal_hurry(struct journal *j, struct worker *w);
 /* SAVE: makes everything up to now synced whatever the policy; true when it is so. Ask again after being told. */
 bool journal_flush(struct journal *j, struct worker *w, uint64_t epoch);
+void journal_want_flush(struct journal *j); /* BGSAVE: the next epoch is synced at once */
 
 /* 0: healthy. -ENOSPC and the like: writes fail for now and are tried again. -EIO with broken: a sync failed, the log takes nothing any more. */
 int journal_error(const struct journal *j);

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "log/wal.h"
 #include "shard/wait.h"
 #include "store/interest.h"
 
@@ -231,8 +232,7 @@ void task_run_command(struct worker *w, const struct task *t, const struct comma
 /* An op of this command went into the log's open epoch, which cannot close while we hold a token. */
 static void note_epoch(const struct worker *w, struct task *t, const struct exec *x)
 {
-    const _Atomic uint64_t *open = w->engine->log_epoch;
-    if (open && x->ops) t->epoch = atomic_load_explicit(open, memory_order_relaxed);
+    if (w->engine->wal && x->ops) t->epoch = wal_open_epoch(w->engine->wal);
 }
 
 /* Runs the request at pos, all its tokens held. False: it blocked, and the task ends here. */
