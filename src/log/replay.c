@@ -1,11 +1,11 @@
 /* Which epochs of a log count
  *
- * Epochs are numbered without gaps over the whole log. An epoch on a shard is its records and its end record (segment.c); it is *whole* there if every record
- * is valid, their number and bytes are those that the end record names, and it begins where the epoch before it ended. An epoch is *complete* if it is whole on every shard
+ * Epochs are numbered without gaps over the whole log. An epoch on a shard is its records and its end record (segment.c); it is *whole* there if in the
+ * bytes that the end record names every record is valid, and there are as many as it says. An epoch is *complete* if it is whole on every shard
  * that its end records name, and these agree on who that is.
  *
  *   after   the caller has the epochs up to this one (a dump): they do not matter
- *   W       the largest `synced` in any valid end record: everything up to W was once durable on all shards
+ *   W       the largest `synced` in any valid end record or mark: everything up to W was once durable on all shards
  *   last    from max(after, W) on, the last epoch of the unbroken run of complete ones
  *
  * Replayed are the valid records of all epochs in (after, last]. Everything behind `last` is cut off, on all shards.
@@ -25,6 +25,8 @@
  *   - while a shard starts a new segment: all that was written had been synced just before, on all shards. So only the last segment of a shard is ever at risk.
  *   - while recovery cuts: an epoch behind `last` that lost bytes to the cut is still not complete: the next recovery finds the same `last`. No new epoch is written
  *     before the cut is durable, so the numbers behind `last` can be given again. What was replayed is made durable too: W of the new log may say so.
+ *     If there is damage up to W, the cut could take the only end record that knows of W, and the next recovery would take damage for a crash: so a mark
+ *     with `last` is written behind it, after everything is synced.
  *   - while wal_drop_before deletes: what it deletes is not after `after`. */
 #include "log/replay.h"
 
@@ -65,6 +67,7 @@ struct log { /* of one shard */
     uint32_t n_parts, n_tail, cap_tail, n_damages;
     wal_epoch last_end;               /* the last end record's; 0: none yet */
     uint64_t epochs, ends, ends_named; /* of tail entries that were let go, in (after, W]; ends_named: as their lowest shards name them */
+    bool is_marked; /* a mark says that `last` is durable */
     struct wal_replay result;
 };
 
@@ -166,19 +169,38 @@ struct region { /* between two end records */
     uint64_t at, records, bad, bad_at;
 };
 
-static void end_of_region(struct replay *r, struct log *log, uint32_t shard, uint32_t part, const struct segment_item *item, struct region *g)
+static void count_item(struct region *g, const struct segment_item *item)
+{
+    g->records += item->kind == SEGMENT_RECORD;
+    if (item->kind == SEGMENT_BAD && g->bad++ == 0) g->bad_at = item->at;
+}
+
+/* The epoch's own bytes, where others lie before them whose end record is lost. */
+static struct region own_region(const struct replay *r, uint32_t shard, struct slice file, const struct segment_item *end)
+{
+    struct region g = {.at = end->at - end->end.bytes};
+    struct segment_reader reader;
+    struct segment_item item;
+    segment_reader_init(&reader, slice_of(file.p, end->at + end->bytes), shard, r->shards, g.at);
+    while (segment_next(&reader, &item) && item.at < end->at) count_item(&g, &item);
+    return g;
+}
+
+static void end_of_region(struct replay *r, struct log *log, uint32_t shard, uint32_t part, struct slice file, const struct segment_item *item, struct region g)
 {
     const struct segment_end *e = &item->end;
     if (e->epoch <= log->last_end) { /* a number that was there already */
         note_damage(log, (struct damage){e->epoch, item->at, 1, part, "an end record out of order"});
         return;
     }
-    bool whole = g->bad == 0 && e->records == g->records && e->bytes == item->at - g->at;
-    uint64_t missing = e->records > g->records ? e->records - g->records : 0;
-    if (!whole)
-        note_damage(log, (struct damage){e->epoch, g->bad ? g->bad_at : g->at, missing > g->bad ? missing : g->bad ? g->bad : 1, part, "damaged records"});
+    if (e->bytes != item->at - g.at) {
+        note_damage(log, (struct damage){e->epoch - 1, g.bad ? g.bad_at : g.at, g.bad ? g.bad : 1, part, "damaged records"});
+        g = own_region(r, shard, file, item);
+    }
+    bool whole = g.bad == 0 && e->records == g.records;
+    uint64_t missing = e->records > g.records ? e->records - g.records : 1;
+    if (!whole) note_damage(log, (struct damage){e->epoch, g.bad ? g.bad_at : g.at, missing > g.bad ? missing : g.bad, part, "damaged records"});
     push_tail(r, log, describe(e, shard, whole));
-    if (e->synced > r->durable) r->durable = e->synced;
     log->last_end = e->epoch;
 }
 
@@ -192,10 +214,10 @@ static void survey(struct replay *r, uint32_t shard, uint32_t part, struct slice
     if (log->parts[part].state == SEGMENT_DAMAGED) note_damage(log, (struct damage){0, 0, 1, part, "a damaged header"});
     segment_reader_init(&reader, file, shard, r->shards, SEGMENT_HEADER_BYTES);
     while (segment_next(&reader, &item)) {
-        if (item.kind == SEGMENT_RECORD) g.records++;
-        if (item.kind == SEGMENT_BAD && g.bad++ == 0) g.bad_at = item.at;
-        if (item.kind != SEGMENT_END) continue;
-        end_of_region(r, log, shard, part, &item, &g);
+        count_item(&g, &item);
+        if (item.kind != SEGMENT_END && item.kind != SEGMENT_MARK) continue;
+        if (item.kind == SEGMENT_END) end_of_region(r, log, shard, part, file, &item, g);
+        if (item.end.synced > r->durable) r->durable = item.end.synced;
         g = (struct region){.at = reader.at};
     }
 }
@@ -331,6 +353,7 @@ struct hand_out {
     void *ctx;
     struct segment_ops ops;
     wal_epoch last_end;
+    bool dropping; /* an end record behind `last` was met: nothing from here on counts */
     struct buf *error;
 };
 
@@ -348,15 +371,15 @@ static int not_an_op(struct hand_out *h, uint64_t at)
     return -EINVAL;
 }
 
-/* Hands out the records in [from, to) of the file. */
+/* Hands out the records in [from, to) of a file that ends with the end record behind them. */
 static int hand_out(struct hand_out *h, struct slice file, size_t from, size_t to)
 {
     struct segment_reader reader;
     struct segment_item item;
     struct op op;
-    segment_reader_init(&reader, slice_of(file.p, to), h->shard, h->r->shards, from);
+    segment_reader_init(&reader, file, h->shard, h->r->shards, from);
     segment_ops_reset(&h->ops);
-    while (segment_next(&reader, &item)) {
+    while (segment_next(&reader, &item) && item.at + item.bytes <= to) {
         if (item.kind != SEGMENT_RECORD) {
             segment_ops_reset(&h->ops);
             continue;
@@ -377,6 +400,7 @@ static int hand_out(struct hand_out *h, struct slice file, size_t from, size_t t
 static int hand_out_region(struct hand_out *h, struct slice file, size_t from, const struct segment_item *end)
 {
     size_t own = end->at - end->end.bytes;
+    file.n = end->at + end->bytes;
     struct log *log = &h->r->logs[h->shard];
     int rc = own > from && h->last_end >= h->r->after ? hand_out(h, file, from, own) : 0;
     if (rc == 0) rc = hand_out(h, file, own, end->at);
@@ -384,39 +408,57 @@ static int hand_out_region(struct hand_out *h, struct slice file, size_t from, c
     return rc;
 }
 
-static int hand_out_part(struct hand_out *h, struct slice file)
+/* At an end record: hands out what lies before it, from offset `from` on, or drops it. */
+static int pass_end(struct hand_out *h, struct slice file, size_t from, uint64_t records, const struct segment_item *end)
 {
     const struct replay *r = h->r;
     struct log *log = &r->logs[h->shard];
+    wal_epoch epoch = end->end.epoch;
+    h->dropping |= epoch > r->last;
+    if (h->dropping) {
+        log->result.dropped_records += records;
+        log->parts[h->part].keep_aside |= epoch > r->last + 1;
+        return 0;
+    }
+    log->parts[h->part].keep = end->at + end->bytes;
+    if (epoch <= h->last_end) return 0; /* out of order: noted at the first reading */
+    int rc = epoch > r->after ? hand_out_region(h, file, from, end) : 0;
+    h->last_end = epoch;
+    return rc;
+}
+
+static void pass_mark(struct hand_out *h, const struct segment_item *mark)
+{
+    struct log *log = &h->r->logs[h->shard];
+    if (h->dropping) return;
+    log->is_marked |= mark->end.synced == h->r->last;
+    log->parts[h->part].keep = mark->at + mark->bytes;
+}
+
+static int hand_out_part(struct hand_out *h, struct slice file)
+{
+    struct log *log = &h->r->logs[h->shard];
     struct part *p = &log->parts[h->part];
     struct segment_reader reader;
     struct segment_item item;
-    uint64_t records = 0, whole_dropped = 0;
-    if (p->state == SEGMENT_UNBORN) {
-        log->result.torn_bytes += p->size;
-        return 0;
-    }
-    p->keep = SEGMENT_HEADER_BYTES;
-    segment_reader_init(&reader, file, h->shard, r->shards, SEGMENT_HEADER_BYTES);
-    for (size_t from = reader.at; segment_next(&reader, &item);) {
-        records += item.kind == SEGMENT_RECORD;
-        if (item.kind != SEGMENT_END) continue;
-        if (item.end.epoch > r->last) {
-            log->result.dropped_records += records;
-            whole_dropped += item.end.epoch > r->last + 1;
-        } else {
-            bool wanted = item.end.epoch > r->after && item.end.epoch > h->last_end;
-            int rc = wanted ? hand_out_region(h, file, from, &item) : 0;
+    uint64_t records = 0;
+    if (p->state != SEGMENT_UNBORN) {
+        p->keep = SEGMENT_HEADER_BYTES;
+        segment_reader_init(&reader, file, h->shard, h->r->shards, SEGMENT_HEADER_BYTES);
+        for (size_t from = reader.at; segment_next(&reader, &item);) {
+            records += item.kind == SEGMENT_RECORD;
+            if (item.kind != SEGMENT_END && item.kind != SEGMENT_MARK) continue;
+            int rc = 0;
+            if (item.kind == SEGMENT_END) rc = pass_end(h, file, from, records, &item);
+            else pass_mark(h, &item);
             if (rc) return rc;
-            if (item.end.epoch > h->last_end) h->last_end = item.end.epoch;
-            p->keep = reader.at;
+            from = reader.at;
+            records = 0;
         }
-        from = reader.at;
-        records = 0;
     }
     log->result.dropped_records += records;
     log->result.torn_bytes += p->size - p->keep;
-    p->keep_aside |= whole_dropped > 0 || (r->bad > 0 && p->keep < p->size);
+    p->keep_aside |= h->r->bad > 0 && p->keep < p->size;
     return 0;
 }
 
@@ -470,9 +512,9 @@ static int cut_part(const struct replay *r, uint32_t shard, const struct part *p
     return rc ? complain(error, path, "cannot be cut", rc) : 0;
 }
 
-static int finish_shard(struct replay *r, uint32_t shard, struct buf *error)
+static int finish_shard(const struct replay *r, uint32_t shard, struct buf *error)
 {
-    struct log *log = &r->logs[shard];
+    const struct log *log = &r->logs[shard];
     int rc = 0;
     for (uint32_t i = 0; i < log->n_parts && rc == 0; i++) {
         const struct part *p = &log->parts[i];
@@ -482,14 +524,43 @@ static int finish_shard(struct replay *r, uint32_t shard, struct buf *error)
     return rc;
 }
 
+/* Behind what is kept of the shard's last segment that was born; the file is synced. */
+static int mark(const struct replay *r, uint32_t shard, struct buf *error)
+{
+    const struct log *log = &r->logs[shard];
+    const struct file_ops *f = r->files;
+    struct buf bytes = {0};
+    char path[LOGDIR_PATH_MAX];
+    uint32_t i = log->n_parts;
+    while (i > 0 && log->parts[i - 1].keep == 0) i--;
+    if (i == 0 || log->is_marked) return 0;
+    logdir_segment(path, r->dir, shard, log->parts[i - 1].number);
+    int fd = f->open(f->ctx, path, FILE_CHANGE);
+    if (fd < 0) return complain(error, path, "cannot be opened for writing", fd);
+    segment_add_mark(&bytes, r->last);
+    int rc = file_write_all(f, fd, buf_slice(&bytes), log->parts[i - 1].keep);
+    if (rc == 0) rc = f->sync(f->ctx, &fd, 1);
+    f->close(f->ctx, fd);
+    buf_fini(&bytes);
+    return rc ? complain(error, path, "cannot be marked", rc) : 0;
+}
+
+static int finish_files(const struct replay *r, struct buf *error)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < r->shards && rc == 0; i++) rc = finish_shard(r, i, error);
+    for (uint32_t i = 0; i < r->shards && rc == 0 && r->bad; i++) rc = mark(r, i, error);
+    return rc;
+}
+
 int replay_finish(struct replay *r, struct wal_replay *result, struct buf *error)
 {
+    int rc = finish_files(r, error);
+    if (rc) return rc;
     *result = (struct wal_replay){.last = r->last, .bad_records = r->bad, .epochs = r->last - r->after};
     memcpy(result->note, r->note, sizeof r->note);
     for (uint32_t i = 0; i < r->shards; i++) {
         const struct wal_replay *one = &r->logs[i].result;
-        int rc = finish_shard(r, i, error);
-        if (rc) return rc;
         result->records += one->records;
         result->bytes += one->bytes;
         result->dropped_records += one->dropped_records;

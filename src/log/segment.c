@@ -23,13 +23,14 @@
  *                         u64 bytes      of these
  *                         u32 shards     as in the header
  *                         u8[]           (shards + 7) / 8 bytes: bit i % 8 of byte i / 8 is set if shard i has records in this epoch
+ *        0x91           mark, between epochs: u64 synced, as above. Recovery of a damaged log leaves one when it cuts off the end records that said so
  *
  * A record is valid if n is between 1 and SEGMENT_PART_BYTES + 1, all of it lies in the file and the checksum agrees. An end record is valid if further its
  * length is that of its bitmap, synced < epoch, its own shard takes part, and no more bytes are named than lie between it and the end record before.
  * Which epochs count is decided over all shards together: replay.c.
  *
- * Finding the way behind a record that is not valid: if n leads to a valid record or to the end of the file, only this record is lost. Else n itself may be wrong, and the
- * next valid end record is searched for, byte by byte; only there reading goes on. Op records are never searched for: their bytes could stand inside somebody's value. An
+ * Finding the way behind a record that is not valid: if n leads to a valid record and on to an end record whose epoch this one is in,
+ * only this one is lost. Else n itself may be wrong, and the next valid end record is searched for, byte by byte; only there reading goes on. Op records are never searched for: their bytes could stand inside somebody's value. An
  * end record in a value would have to tell the right number of bytes back to the epoch's start, and would matter only if the record that holds it were damaged in just those four bytes. */
 #include "log/segment.h"
 
@@ -42,6 +43,8 @@ enum {
     TYPE_PART = 0x81,
     TYPE_LAST_PART = 0x82,
     TYPE_END = 0x90,
+    TYPE_MARK = 0x91,
+    MARK_BYTES = 1 + 8,
     LEN_BYTES = 4,
     CRC_BYTES = 4,
     FRAME_BYTES = LEN_BYTES + CRC_BYTES,
@@ -173,6 +176,18 @@ void segment_seal(struct buf *epoch, const struct segment_end *end)
     fill_checksums(epoch);
 }
 
+void segment_add_mark(struct buf *out, uint64_t synced)
+{
+    struct buf mark = {0};
+    size_t start = open_record(&mark);
+    buf_add_byte(&mark, (char)TYPE_MARK);
+    add_u64(&mark, synced);
+    close_record(&mark, start);
+    fill_checksums(&mark);
+    buf_add_slice(out, buf_slice(&mark));
+    buf_fini(&mark);
+}
+
 /* --- reading --- */
 
 enum segment_state segment_read_header(struct slice file, struct segment_header *h)
@@ -225,15 +240,45 @@ static bool is_end(const struct segment_reader *r, size_t at)
     return stated_length(r, at) == end_length(r) && (uint8_t)r->file.p[at + LEN_BYTES] == TYPE_END && is_record(r, at) && read_end(r, at, &e);
 }
 
+/* The offset behind the record at `at`, going by its length: the record is valid or, if not, at least the one behind it is. 0: neither. */
+static size_t step_over(const struct segment_reader *r, size_t at)
+{
+    size_t next = at + FRAME_BYTES + stated_length(r, at);
+    return is_record(r, at) || (next > at + FRAME_BYTES && next < r->file.n && is_record(r, next)) ? next : 0;
+}
+
+/* From the invalid record at `at`, going by lengths, is the next end record that of its own epoch? If not, its length led over that one. */
+static bool leads_to_own_end(const struct segment_reader *r, size_t at)
+{
+    struct segment_end e;
+    for (size_t p = at; p < r->file.n;) {
+        if (is_end(r, p)) return read_end(r, p, &e) && p - e.bytes <= at;
+        p = step_over(r, p);
+        if (p == 0) return false;
+    }
+    return false;
+}
+
 /* Where reading goes on behind the invalid record at `at`. */
 static size_t behind_bad(const struct segment_reader *r, size_t at)
 {
-    uint32_t n = stated_length(r, at);
-    size_t next = at + FRAME_BYTES + n;
-    if (n > 0 && (next == r->file.n || is_record(r, next))) return next;
-    for (next = at + 1; next < r->file.n; next++)
+    if (leads_to_own_end(r, at)) return step_over(r, at);
+    for (size_t next = at + 1; next < r->file.n; next++)
         if (is_end(r, next)) return next;
     return r->file.n;
+}
+
+/* What a record with a right checksum is. */
+static enum segment_kind classify(const struct segment_reader *r, struct segment_item *item)
+{
+    switch ((uint8_t)item->record.p[0]) {
+    case TYPE_END: return read_end(r, item->at, &item->end) ? SEGMENT_END : SEGMENT_BAD;
+    case TYPE_MARK:
+        if (item->record.n != MARK_BYTES || item->at != r->epoch_at) return SEGMENT_BAD;
+        item->end.synced = get_u64(item->record.p + 1);
+        return SEGMENT_MARK;
+    default: return SEGMENT_RECORD;
+    }
 }
 
 enum segment_kind segment_next(struct segment_reader *r, struct segment_item *item)
@@ -243,14 +288,13 @@ enum segment_kind segment_next(struct segment_reader *r, struct segment_item *it
     if (is_record(r, r->at)) {
         item->record = slice_of(r->file.p + r->at + LEN_BYTES, get_u32(r->file.p + r->at));
         item->bytes = FRAME_BYTES + item->record.n;
-        item->kind = SEGMENT_RECORD;
-        if ((uint8_t)item->record.p[0] == TYPE_END) item->kind = read_end(r, r->at, &item->end) ? SEGMENT_END : SEGMENT_BAD;
+        item->kind = classify(r, item);
     } else {
         item->bytes = behind_bad(r, r->at) - r->at;
         item->kind = SEGMENT_BAD;
     }
     r->at += item->bytes;
-    if (item->kind == SEGMENT_END) r->epoch_at = r->at;
+    if (item->kind == SEGMENT_END || item->kind == SEGMENT_MARK) r->epoch_at = r->at;
     return item->kind;
 }
 

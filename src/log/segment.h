@@ -33,6 +33,7 @@ static inline bool segment_takes_part(const struct segment_end *e, uint32_t shar
 void segment_write_header(struct buf *out, const struct segment_header *h);
 uint32_t segment_add_op(struct buf *epoch, const struct op *op);           /* gives the number of records it took */
 void segment_seal(struct buf *epoch, const struct segment_end *end);       /* end->bytes is filled in here */
+void segment_add_mark(struct buf *out, uint64_t synced);                   /* whole, with its checksum */
 
 /* ---- reading */
 enum segment_state {
@@ -47,21 +48,21 @@ struct segment_reader {
     struct slice file;
     uint32_t shard, shards;
     size_t at;       /* of the next item */
-    size_t epoch_at; /* behind the last end record, or behind the header */
+    size_t epoch_at; /* behind the last end record or mark, or behind the header */
 };
 
-enum segment_kind { SEGMENT_NOTHING, SEGMENT_RECORD, SEGMENT_END, SEGMENT_BAD };
+enum segment_kind { SEGMENT_NOTHING, SEGMENT_RECORD, SEGMENT_END, SEGMENT_MARK, SEGMENT_BAD };
 
 struct segment_item {
     enum segment_kind kind;
     size_t at, bytes;       /* in the file */
     struct slice record;    /* SEGMENT_RECORD: type and payload */
-    struct segment_end end; /* SEGMENT_END; points into the file */
+    struct segment_end end; /* SEGMENT_END; points into the file. SEGMENT_MARK: only `synced` */
 };
 
 /* Reads from offset `from`, which is behind the header or behind an end record. The reader borrows file until its end. */
 void segment_reader_init(struct segment_reader *r, struct slice file, uint32_t shard, uint32_t shards, size_t from);
-/* The next record, end record, or run of bytes that are neither; SEGMENT_NOTHING at the end of the file. */
+/* The next record, end record, mark, or run of bytes that are neither; SEGMENT_NOTHING at the end of the file. */
 enum segment_kind segment_next(struct segment_reader *r, struct segment_item *item);
 
 /* Puts the parts of long ops together and decodes. Zeroed at first. */
