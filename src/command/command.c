@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
+#include "base/check.h"
 #include "base/mem.h"
 
 enum { SLOTS_MIN = 1024, SEEDS_TRIED = 4096, NAME_MAX_BYTES = 32 };
@@ -16,6 +18,9 @@ struct command_table {
     uint16_t *slots;      /* row + 1; 0: empty */
     uint64_t mask;
     uint64_t seed;
+    size_t n_places;      /* the rows, then their subcommands in the order of the rows */
+    size_t *first_sub;    /* of each row: the place of its first subcommand */
+    char **names;         /* of each place */
 };
 
 /* Both ends of the name with the case bit set; the full comparison comes later, so that some non-letters fall together does not matter. */
@@ -96,11 +101,46 @@ static void find_seed(struct command_table *t)
     }
 }
 
+static size_t count_subs(const struct command *c)
+{
+    size_t n = 0;
+    while (c->subs && c->subs[n].name) n++;
+    return n;
+}
+
+static char *place_name(const struct command *c, const struct exec_subcommand *sub)
+{
+    struct buf name = {0};
+    buf_add_str(&name, c->name);
+    if (sub) {
+        buf_add_byte(&name, '|');
+        buf_add_str(&name, sub->name);
+    }
+    buf_add_byte(&name, '\0');
+    return name.p;
+}
+
+static void give_places(struct command_table *t)
+{
+    t->n_places = t->n;
+    for (size_t i = 0; i < t->n; i++) t->n_places += count_subs(&t->rows[i]);
+    t->first_sub = mem_alloc(t->n * sizeof *t->first_sub);
+    t->names = mem_alloc(t->n_places * sizeof *t->names);
+    size_t at = t->n;
+    for (size_t i = 0; i < t->n; i++) {
+        const struct command *c = &t->rows[i];
+        t->names[i] = place_name(c, NULL);
+        t->first_sub[i] = at;
+        for (size_t k = 0, n = count_subs(c); k < n; k++) t->names[at++] = place_name(c, &c->subs[k]);
+    }
+}
+
 struct command_table *command_table_new(const struct command_family *families, size_t n)
 {
     struct command_table *t = mem_zalloc(sizeof *t);
     join_families(t, families, n);
     find_seed(t);
+    give_places(t);
     return t;
 }
 
@@ -110,6 +150,9 @@ void command_table_free(struct command_table *t)
     mem_free(t->rows);
     mem_free(t->name_len);
     mem_free(t->slots);
+    for (size_t i = 0; i < t->n_places; i++) mem_free(t->names[i]);
+    mem_free(t->names);
+    mem_free(t->first_sub);
     mem_free(t);
 }
 
@@ -133,6 +176,20 @@ size_t command_index(const struct command_table *t, const struct command *c)
 {
     CHECK(c >= t->rows && c < t->rows + t->n);
     return (size_t)(c - t->rows);
+}
+
+size_t command_places(const struct command_table *t) { return t->n_places; }
+
+size_t command_place(const struct command_table *t, const struct command *c, const struct exec_subcommand *sub)
+{
+    size_t row = command_index(t, c);
+    return likely(!sub) ? row : t->first_sub[row] + (size_t)(sub - c->subs);
+}
+
+const char *command_place_name(const struct command_table *t, size_t place)
+{
+    CHECK(place < t->n_places);
+    return t->names[place];
 }
 
 bool command_arity_ok(const struct command *c, uint32_t argc)

@@ -49,7 +49,7 @@ struct command {
     /* CLASS_KEYED whose arguments may name keys only by a pattern (SORT BY and GET): true if this call must hold all shards, as CLASS_ALL does.
      * NULL: never. */
     bool (*needs_all)(const struct slice *argv, uint32_t argc);
-    const struct exec_subcommand *subs; /* CONFIG and its like: what exec_subcommand chooses from, for COMMAND to show; NULL: none */
+    const struct exec_subcommand *subs; /* CONFIG and its like: what exec_subcommand chooses from, for COMMAND to show and for counters; NULL: none */
     const char *group;    /* "string", "generic", "list", ... as in COMMAND DOCS */
     const char *since;    /* Redis version */
     const char *summary;
@@ -70,6 +70,10 @@ const struct command *command_find(const struct command_table *t, struct slice n
 size_t command_count(const struct command_table *t);
 const struct command *command_at(const struct command_table *t, size_t i); /* sorted by name */
 size_t command_index(const struct command_table *t, const struct command *c); /* of a row that find or at gave */
+/* Places for counters: one for each row, and one for each of its subcommands. sub is NULL or one of c->subs. */
+size_t command_places(const struct command_table *t);
+size_t command_place(const struct command_table *t, const struct command *c, const struct exec_subcommand *sub);
+const char *command_place_name(const struct command_table *t, size_t place); /* "get", "config|get" */
 bool command_arity_ok(const struct command *c, uint32_t argc);
 /* How many key arguments there are, the first max of their indexes in at[]; -1 if the syntax is wrong. */
 int command_keys(const struct command *c, const struct slice *argv, uint32_t argc, uint32_t *at, int max);

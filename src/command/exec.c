@@ -161,19 +161,21 @@ void exec_unknown_subcommand(struct exec *x)
 
 void exec_subcommand(struct exec *x, const struct exec_subcommand *rows, const char *const *help)
 {
-    bool wants_help = slice_is(x->argv[1], "help");
+    bool wants_help = slice_is(x->argv[1], "help"), is_counted = rows == x->cmd->subs;
     while (rows->name && !slice_is(x->argv[1], rows->name)) rows++;
     if (!rows->name && !wants_help) {
         exec_unknown_subcommand(x);
         return;
     }
     int arity = wants_help ? 2 : rows->arity, argc = (int)x->argc;
-    if (arity > 0 ? argc != arity : argc < -arity)
+    if (arity > 0 ? argc != arity : argc < -arity) {
         reply_errorf(&x->out, "ERR wrong number of arguments for '%s|%s' command", x->cmd->name, wants_help ? "help" : rows->name);
-    else if (wants_help)
+    } else if (wants_help) {
         exec_help(x, help);
-    else
+    } else {
+        if (is_counted) x->sub = rows;
         rows->fn(x);
+    }
 }
 
 void exec_help(struct exec *x, const char *const *lines)

@@ -24,6 +24,7 @@ struct exec_host {
 
 struct exec {
     const struct command *cmd;
+    const struct exec_subcommand *sub; /* of cmd->subs, once exec_subcommand has chosen it; else NULL */
     const struct slice *argv;
     uint32_t argc;
     uint16_t db;

@@ -103,7 +103,8 @@ static enum client_type parse_type(struct exec *x, struct slice word)
 
 /* Numbers of a connection that its own thread may be changing. */
 struct glance {
-    size_t in, in_cap, out, out_cap, flying;
+    size_t in, in_cap, out, out_cap;
+    size_t sending; /* taken by the stream, not yet by the kernel */
     int fd, multi, watch;
     uint16_t db;
     uint8_t resp;
@@ -123,7 +124,8 @@ __attribute__((no_sanitize("thread"))) static struct glance glance_at(const stru
     g.in_cap = SEE(c->in.cap);
     g.out = SEE(c->out.len);
     g.out_cap = SEE(c->out.cap);
-    g.flying = SEE(c->stream.flying.len);
+    size_t taken = SEE(c->stream.out.len) + SEE(c->stream.flying.len), sent = SEE(c->stream.sent);
+    g.sending = taken > sent ? taken - sent : 0;
     g.multi = SEE(c->in_multi) ? (int)SEE(c->multi.n) : -1;
     g.watch = (int)SEE(c->watches.n);
     g.db = SEE(c->db);
@@ -176,8 +178,8 @@ static void describe(struct buf *out, const struct exec *x, const struct conn *c
                subscribe_count(c, SUBSCRIBE_CHANNEL), subscribe_count(c, SUBSCRIBE_PATTERN), subscribe_count(c, SUBSCRIBE_SHARD), g.multi,
                g.watch, g.in, g.in_cap > g.in ? g.in_cap - g.in : 0, multi_bytes);
     /* omem is what client-output-buffer-limit limits. */
-    buf_printf(out, " rbs=%zu rbp=%zu obl=%zu oll=0 omem=%zu tot-mem=%zu events=%s cmd=", g.out_cap, g.out_cap, g.out, g.out + g.flying,
-               sizeof *c + g.in_cap + g.out_cap + g.flying + multi_bytes, g.out || g.flying ? "rw" : "r");
+    buf_printf(out, " rbs=%zu rbp=%zu obl=%zu oll=0 omem=%zu tot-mem=%zu events=%s cmd=", g.out_cap, g.out_cap, g.out, g.out + g.sending,
+               sizeof *c + g.in_cap + g.out_cap + g.sending + multi_bytes, g.out || g.sending ? "rw" : "r");
     add_command(out, x, c, &g);
     buf_printf(out, " user=default redir=-1 resp=%d lib-name=%s lib-ver=%s tot-net-in=%llu tot-net-out=%llu tot-cmds=%llu\n", g.resp,
                text_or_empty(c->lib_name), text_or_empty(c->lib_ver), (unsigned long long)STAT_GET(c->bytes_in),
@@ -652,7 +654,7 @@ static const char *const help[] = {
 static void client_command(struct exec *x) { exec_subcommand(x, subcommands, help); }
 
 static const struct command rows[] = {
-    {.name = "client", .fn = client_command, .arity = -2, .class = CLASS_LOCAL, .flags = CMD_NOSCRIPT | CMD_LOADING | CMD_STALE,
+    {.name = "client", .fn = client_command, .arity = -2, .class = CLASS_LOCAL, .flags = CMD_NOSCRIPT | CMD_LOADING | CMD_STALE, .subs = subcommands,
      .group = "connection", .since = "2.4.0", .summary = "A container for client connection commands.",
      .args = "ID | INFO | GETNAME | SETNAME name | SETINFO (LIB-NAME | LIB-VER) value | LIST [TYPE type | ID id [id ...]] | KILL ip:port | KILL option "
              "value [option value ...] | PAUSE timeout [WRITE | ALL] | UNPAUSE | REPLY (ON | OFF | SKIP) | NO-EVICT (ON | OFF) | NO-TOUCH (ON | OFF) | "

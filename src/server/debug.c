@@ -237,7 +237,7 @@ static const char *const help[] = {
 static void cmd_debug(struct exec *x) { exec_subcommand(x, subs, help); }
 
 static const struct command rows[] = {
-    {.name = "debug", .fn = cmd_debug, .arity = -2, .class = CLASS_ALL, .flags = CMD_ADMIN | CMD_NOSCRIPT | CMD_LOADING | CMD_STALE, .subs = subs,
+    {.name = "debug", .fn = cmd_debug, .arity = -2, .class = CLASS_ALL, .flags = CMD_ADMIN | CMD_NOSCRIPT | CMD_LOADING | CMD_STALE,
      .group = "server", .since = "1.0.0", .summary = "Looks inside, for tests.",
      .args = "SLEEP seconds | OBJECT key | RELOAD | POPULATE count [prefix [size]] | DIGEST | PROTOCOL type | ... | HELP"},
 };

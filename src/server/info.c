@@ -261,12 +261,12 @@ static void add_cpu(struct report *r)
 
 static void add_commandstats(struct report *r)
 {
-    for (size_t i = 0; i < command_count(r->s->commands); i++) {
+    for (size_t i = 0; i < command_places(r->s->commands); i++) {
         struct totals_command c;
         totals_of_command(r->s, i, &c);
         if (!c.calls && !c.rejected) continue;
         buf_printf(r->out, "cmdstat_%s:calls=%llu,usec=%.0f,usec_per_call=%.2f,rejected_calls=%llu,failed_calls=%llu\r\n",
-                   command_at(r->s->commands, i)->name, (unsigned long long)c.calls, c.us, c.calls ? c.us / (double)c.calls : 0,
+                   command_place_name(r->s->commands, i), (unsigned long long)c.calls, c.us, c.calls ? c.us / (double)c.calls : 0,
                    (unsigned long long)c.rejected, (unsigned long long)c.failed);
     }
 }
@@ -294,10 +294,10 @@ static void add_latencystats(struct report *r)
 {
     struct buf percentiles = {0};
     config_get(r->s->config, SLICE("latency-tracking-info-percentiles"), keep_value, &percentiles);
-    for (size_t i = 0; i < command_count(r->s->commands); i++) {
+    for (size_t i = 0; i < command_places(r->s->commands); i++) {
         struct hist h;
         if (!totals_durations(r->s, i, &h)) continue;
-        buf_printf(r->out, "latency_percentiles_usec_%s:", command_at(r->s->commands, i)->name);
+        buf_printf(r->out, "latency_percentiles_usec_%s:", command_place_name(r->s->commands, i));
         add_percentiles(r, &h, buf_slice(&percentiles));
         buf_add_str(r->out, "\r\n");
     }

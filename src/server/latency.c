@@ -36,11 +36,11 @@ static void reply_histogram(struct reply *out, const struct hist *h)
 }
 
 /* False: the command has not run, or its times are not kept (latency-tracking no). */
-static bool reply_command(struct exec *x, const struct command *cmd, struct hist *h)
+static bool reply_place(struct exec *x, size_t place, struct hist *h)
 {
     struct server *s = server_of(x);
-    if (!totals_durations(s, command_index(s->commands, cmd), h)) return false;
-    reply_bulk_str(&x->out, cmd->name);
+    if (!totals_durations(s, place, h)) return false;
+    reply_bulk_str(&x->out, command_place_name(s->commands, place));
     reply_map(&x->out, 2);
     reply_bulk_str(&x->out, "calls");
     reply_int(&x->out, (int64_t)h->count);
@@ -49,16 +49,24 @@ static bool reply_command(struct exec *x, const struct command *cmd, struct hist
     return true;
 }
 
+/* Named itself, or as a subcommand of what is named. */
+static bool is_wanted(const struct exec *x, const char *name)
+{
+    size_t container = strcspn(name, "|");
+    for (uint32_t i = 2; i < x->argc; i++) {
+        struct slice word = x->argv[i];
+        if (slice_is(word, name) || (word.n == container && strncasecmp(word.p, name, container) == 0)) return true;
+    }
+    return x->argc == 2;
+}
+
 static void cmd_histogram(struct exec *x)
 {
     const struct command_table *commands = server_of(x)->commands;
     struct hist *h = mem_alloc(sizeof *h);
     size_t mark = reply_open(&x->out), n = 0;
-    for (uint32_t i = 2; i < x->argc; i++) {
-        const struct command *cmd = command_find(commands, x->argv[i]);
-        if (cmd) n += reply_command(x, cmd, h);
-    }
-    for (size_t i = 0; x->argc == 2 && i < command_count(commands); i++) n += reply_command(x, command_at(commands, i), h);
+    for (size_t i = 0; i < command_places(commands); i++)
+        if (is_wanted(x, command_place_name(commands, i))) n += reply_place(x, i, h);
     reply_close_map(&x->out, mark, n);
     mem_free(h);
 }

@@ -109,7 +109,7 @@ static void build(struct server *s, unsigned workers, uint64_t seed)
     s->engine = engine_new(workers, seed, s->commands);
     s->pubsub = subscribe_registry_new(workers);
     s->slowlog = slowlog_new();
-    s->totals = totals_new(command_count(s->commands));
+    s->totals = totals_new(command_places(s->commands));
     s->errors = stats_errors_new();
     s->fronts = mem_zalloc(workers * sizeof *s->fronts);
     for (unsigned i = 0; i < workers; i++) s->fronts[i] = front_new(s);

@@ -93,13 +93,13 @@ static struct server *server_of(const struct exec *x) { return conn_of(x)->front
 
 static double us(uint64_t ticks) { return (double)ticks / clock_ticks_per_us(); }
 
-static void reply_latency(struct exec *x, const struct command *cmd, uint64_t calls, const struct hist *h)
+static void reply_latency(struct exec *x, const char *name, uint64_t calls, const struct hist *h)
 {
     static const struct {
         const char *name;
         double q;
     } quantiles[] = {{"usec-p50", 0.5}, {"usec-p99", 0.99}, {"usec-p999", 0.999}};
-    reply_bulk_str(&x->out, cmd->name);
+    reply_bulk_str(&x->out, name);
     reply_map(&x->out, 6);
     reply_bulk_str(&x->out, "calls");
     reply_int(&x->out, (int64_t)calls);
@@ -113,10 +113,10 @@ static void reply_latency(struct exec *x, const struct command *cmd, uint64_t ca
     reply_double(&x->out, us(h->max));
 }
 
-static bool latency_wanted(const struct exec *x, const struct command *cmd)
+static bool latency_wanted(const struct exec *x, const char *name)
 {
     bool wanted = x->argc == 1;
-    for (uint32_t i = 1; i < x->argc; i++) wanted |= slice_is(x->argv[i], cmd->name);
+    for (uint32_t i = 1; i < x->argc; i++) wanted |= slice_is(x->argv[i], name);
     return wanted;
 }
 
@@ -126,14 +126,14 @@ static void latency_command(struct exec *x)
     struct server *s = server_of(x);
     struct hist *h = mem_alloc(sizeof *h);
     size_t mark = reply_open(&x->out), n = 0;
-    for (size_t i = 0; i < command_count(s->commands); i++) {
-        const struct command *cmd = command_at(s->commands, i);
+    for (size_t i = 0; i < command_places(s->commands); i++) {
+        const char *name = command_place_name(s->commands, i);
         struct totals_command c;
-        if (!latency_wanted(x, cmd)) continue;
+        if (!latency_wanted(x, name)) continue;
         totals_of_command(s, i, &c);
         if (!c.calls) continue;
         if (!totals_durations(s, i, h)) *h = (struct hist){0}; /* latency-tracking is off */
-        reply_latency(x, cmd, c.calls, h);
+        reply_latency(x, name, c.calls, h);
         n++;
     }
     reply_close_map(&x->out, mark, n);

@@ -521,28 +521,27 @@ static void pubsub_numpat(struct exec *x)
     reply_int(&x->out, (int64_t)subscribe_names(conn_of(x)->front->server, SUBSCRIBE_PATTERN));
 }
 
-static void pubsub_command(struct exec *x)
-{
-    static const struct exec_subcommand subcommands[] = {
-        {"channels", pubsub_channels, -2},           {"numpat", pubsub_numpat, 2},
-        {"numsub", pubsub_numsub, -2},               {"shardchannels", pubsub_shardchannels, -2},
-        {"shardnumsub", pubsub_shardnumsub, -2},     {0},
-    };
-    static const char *const help[] = {
-        "CHANNELS [<pattern>]",
-        "    Return the currently active channels matching a <pattern> (default: '*').",
-        "NUMPAT",
-        "    Return number of subscriptions to patterns.",
-        "NUMSUB [<channel> ...]",
-        "    Return the number of subscribers for the specified channels, excluding",
-        "    pattern subscriptions(default: no channels).",
-        "SHARDCHANNELS [<pattern>]",
-        "    Return the currently active shard level channels matching a <pattern> (default: '*').",
-        "SHARDNUMSUB [<shardchannel> ...]",
-        "    Return the number of subscribers for the specified shard level channel(s)",
-        NULL};
-    exec_subcommand(x, subcommands, help);
-}
+static const struct exec_subcommand pubsub_subs[] = {
+    {"channels", pubsub_channels, -2},           {"numpat", pubsub_numpat, 2},
+    {"numsub", pubsub_numsub, -2},               {"shardchannels", pubsub_shardchannels, -2},
+    {"shardnumsub", pubsub_shardnumsub, -2},     {0},
+};
+
+static const char *const pubsub_help[] = {
+    "CHANNELS [<pattern>]",
+    "    Return the currently active channels matching a <pattern> (default: '*').",
+    "NUMPAT",
+    "    Return number of subscriptions to patterns.",
+    "NUMSUB [<channel> ...]",
+    "    Return the number of subscribers for the specified channels, excluding",
+    "    pattern subscriptions(default: no channels).",
+    "SHARDCHANNELS [<pattern>]",
+    "    Return the currently active shard level channels matching a <pattern> (default: '*').",
+    "SHARDNUMSUB [<shardchannel> ...]",
+    "    Return the number of subscribers for the specified shard level channel(s)",
+    NULL};
+
+static void pubsub_command(struct exec *x) { exec_subcommand(x, pubsub_subs, pubsub_help); }
 
 #define SUBSCRIBER (CMD_PUBSUB | CMD_NOSCRIPT | CMD_LOADING | CMD_STALE | CMD_IN_SUBSCRIBE)
 #define PUBLISHER (CMD_PUBSUB | CMD_LOADING | CMD_STALE | CMD_FAST)
@@ -568,7 +567,7 @@ static const struct command rows[] = {
      .group = "pubsub", .since = "2.0.0", .summary = "Posts a message to a channel.", .args = "channel message"},
     {.name = "spublish", .fn = spublish_command, .arity = 3, .class = CLASS_LOCAL, .flags = PUBLISHER,
      .group = "pubsub", .since = "7.0.0", .summary = "Posts a message to a shard channel.", .args = "shardchannel message"},
-    {.name = "pubsub", .fn = pubsub_command, .arity = -2, .class = CLASS_LOCAL, .flags = CMD_PUBSUB | CMD_LOADING | CMD_STALE,
+    {.name = "pubsub", .fn = pubsub_command, .arity = -2, .class = CLASS_LOCAL, .flags = CMD_PUBSUB | CMD_LOADING | CMD_STALE, .subs = pubsub_subs,
      .group = "pubsub", .since = "2.8.0", .summary = "A container for Pub/Sub commands.",
      .args = "CHANNELS [pattern] | NUMPAT | NUMSUB [channel ...] | SHARDCHANNELS [pattern] | SHARDNUMSUB [shardchannel ...] | HELP"},
 };

@@ -31,12 +31,12 @@ struct totals_command {
 };
 
 struct totals_base;
-struct totals_base *totals_new(size_t commands); /* commands: rows of the table */
+struct totals_base *totals_new(size_t commands); /* commands: places of the table */
 void totals_free(struct totals_base *b);
 
 void totals_read(struct server *s, struct totals *out);
 void totals_since_start(const struct server *s, struct totals *out); /* resets do not count */
-/* One command, by its index in the table. */
+/* One command or subcommand, by its place in the table. */
 void totals_of_command(struct server *s, size_t index, struct totals_command *out);
 /* Its durations in ticks (clock_ticks_per_us); false, and out is not touched, if there are none. */
 bool totals_durations(struct server *s, size_t index, struct hist *out);

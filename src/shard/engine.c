@@ -61,7 +61,7 @@ void engine_init_worker(struct worker *w, struct engine *e)
     w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     CHECK(w->wake_fd >= 0);
     rng_init(&w->rng, e->route.seed ^ (0x9e3779b97f4a7c15ull * (w->id + 1u)));
-    w->commands = mem_zalloc(command_count(e->commands) * sizeof *w->commands);
+    w->commands = mem_zalloc(command_places(e->commands) * sizeof *w->commands);
     w->x = (struct exec){.route = &e->route, .stores = e->stores, .rng = &w->rng, .host = &e->host};
     engine_clock(w);
     e->workers = mem_resize(e->workers, (e->n_workers + 1) * sizeof *e->workers);
@@ -71,7 +71,7 @@ void engine_init_worker(struct worker *w, struct engine *e)
 
 void engine_fini_worker(struct worker *w)
 {
-    for (size_t i = 0; i < command_count(w->engine->commands); i++) mem_free(w->commands[i].hist);
+    for (size_t i = 0; i < command_places(w->engine->commands); i++) mem_free(w->commands[i].hist);
     mem_free(w->commands);
     mem_free(w->release_later);
     close(w->wake_fd);

@@ -89,7 +89,7 @@ struct worker {
     uint64_t now_ticks;        /* when it was read */
     struct rng rng;
     struct exec x;             /* the running command; constant parts filled once */
-    struct command_stat *commands; /* [command_count] */
+    struct command_stat *commands; /* [command_places] */
     struct worker_stats stats;
     _Alignas(64) mailbox inbox;
     _Alignas(64) atomic_bool sleeping;

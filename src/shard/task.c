@@ -152,7 +152,7 @@ void task_enter(struct worker *w, struct shard *s)
 static void count_command(struct worker *w, const struct task *t, struct exec *x, uint64_t ticks, bool failed)
 {
     struct engine *e = w->engine;
-    struct command_stat *c = &w->commands[command_index(e->commands, x->cmd)];
+    struct command_stat *c = &w->commands[command_place(e->commands, x->cmd, x->sub)];
     bool is_new = !x->retry; /* a further attempt belongs to the call that began to wait */
     STAT_ADD(c->calls, is_new);
     STAT_ADD(c->ticks, ticks);
@@ -200,6 +200,7 @@ static struct exec *set_up(struct worker *w, struct task *t, const struct reques
 {
     struct exec *x = &w->x;
     x->cmd = r->cmd;
+    x->sub = NULL;
     x->argv = t->args + r->first_arg;
     x->argc = r->argc;
     x->db = t->db;
@@ -219,6 +220,7 @@ void task_run_command(struct worker *w, const struct task *t, const struct comma
 {
     struct exec *x = &w->x;
     x->cmd = cmd;
+    x->sub = NULL;
     x->argv = argv;
     x->argc = argc;
     x->db = t->db;

@@ -222,3 +222,31 @@ def test_percentiles_of_durations_are_chosen_by_configuration(client):
             client.config_set("latency-tracking-info-percentiles", bad)
     client.config_set("latency-tracking-info-percentiles", "")
     assert client.info("latencystats")["latency_percentiles_usec_set"] == ""
+
+
+def test_subcommands_are_counted_and_timed_apart(client):
+    client.config_resetstat()
+    client.client_id()
+    client.client_id()
+    client.client_getname()
+    client.execute_command("DEBUG", "SLEEP", "0")
+    stats = client.info("commandstats")
+    assert stats["cmdstat_client|id"]["calls"] == 2 and stats["cmdstat_client|getname"]["calls"] == 1
+    assert "cmdstat_client" not in stats and stats["cmdstat_debug"]["calls"] == 1
+    assert "latency_percentiles_usec_client|id" in client.info("latencystats")
+
+    def histograms(*names):
+        answer = client.execute_command("LATENCY", "HISTOGRAM", *names)
+        return dict(zip(answer[::2], (dict(zip(a[::2], a[1::2]))["calls"] for a in answer[1::2])))
+
+    assert histograms("client|id", "nosuch") == {"client|id": 2}
+    assert histograms("CLIENT") == {"client|id": 2, "client|getname": 1}
+    assert histograms()["client|id"] == 2
+
+
+def test_containers_tell_of_their_subcommands(server):
+    with server.client() as c:
+        c.response_callbacks.pop("COMMAND INFO", None)
+        c.response_callbacks.pop("COMMAND", None)
+        client, pubsub, debug = ({sub[0] for sub in row[9]} for row in c.execute_command("COMMAND", "INFO", "client", "pubsub", "debug"))
+    assert {"client|id", "client|no-touch"} <= client and "pubsub|numsub" in pubsub and not debug
