@@ -173,10 +173,23 @@ static void prefetch(const struct conn *c, const struct request *r)
     if (db) table_prefetch_bucket(&db->keys, r->hash);
 }
 
+/* Pipelines repeat themselves: the name of the last command found is looked at first. */
+static const struct command *find_command(struct front *f, struct slice name)
+{
+    if (likely(name.n == f->last_name_len && memcmp(name.p, f->last_name, name.n) == 0)) return f->last_command;
+    const struct command *cmd = command_find(f->worker.engine->commands, name);
+    if (cmd && name.n <= sizeof f->last_name) {
+        memcpy(f->last_name, name.p, name.n);
+        f->last_name_len = (uint32_t)name.n;
+        f->last_command = cmd;
+    }
+    return cmd;
+}
+
 static void add_request(struct conn *c, struct task *t, const struct slice *argv, uint32_t argc)
 {
     struct engine *e = c->front->worker.engine;
-    const struct command *cmd = command_find(e->commands, argv[0]);
+    const struct command *cmd = find_command(c->front, argv[0]);
     if (likely(cmd && command_arity_ok(cmd, argc))) {
         struct request *r = task_add(t, e, cmd, argv, argc);
         if (r->have_hash) prefetch(c, r);

@@ -32,6 +32,9 @@ struct front {
     struct batch *spare_batches;
     struct slice *argv; /* the parser's scratch */
     uint32_t argv_cap;
+    char last_name[16]; /* of the command found last, as it was written */
+    uint32_t last_name_len;
+    const struct command *last_command;
     struct conn **timers; /* a heap by deadline_ms */
     uint32_t n_timers, cap_timers;
     struct topics *topics; /* local subscribers: server/subscribe.h */
