@@ -79,13 +79,13 @@ $(O)/obj/%.o: src/%.c
 $(O)/tests/%: tests/unit/%.c $(O)/libsherd.a
 	@mkdir -p $(dir $@)
 	@echo "  cc   $<"
-	@$(CC) $(CFLAGS) -Itests/unit -MMD -MP -o $@ $< $(LDFLAGS) $(O)/libsherd.a -lcmocka $(LIBS)
+	@$(CC) $(CFLAGS) -fno-lto -Itests/unit -MMD -MP -o $@ $< $(LDFLAGS) $(O)/libsherd.a -lcmocka $(LIBS)
 
 # A fuzz target twice: as a libFuzzer program (BUILD=fuzz), and with a main that replays its corpus, which needs no clang.
 $(O)/fuzzers/%: tests/fuzz/%.c $(O)/libsherd.a
 	@mkdir -p $(dir $@)
 	@echo "  cc   $< (fuzzer)"
-	@$(CC) $(CFLAGS) -MMD -MP -o $@ $< -fsanitize=fuzzer $(LDFLAGS) $(O)/libsherd.a $(LIBS)
+	@$(CC) $(CFLAGS) -fno-lto -MMD -MP -o $@ $< -fsanitize=fuzzer $(LDFLAGS) $(O)/libsherd.a $(LIBS)
 
 $(O)/replay/%: tests/fuzz/%.c tests/fuzz/replay.c $(O)/libsherd.a
 	@mkdir -p $(dir $@)
