@@ -90,7 +90,7 @@ $(O)/fuzzers/%: tests/fuzz/%.c $(O)/libsherd.a
 $(O)/replay/%: tests/fuzz/%.c tests/fuzz/replay.c $(O)/libsherd.a
 	@mkdir -p $(dir $@)
 	@echo "  cc   $< (replay)"
-	@$(CC) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< tests/fuzz/replay.c $(LDFLAGS) $(O)/libsherd.a $(LIBS)
+	@$(CC) $(CFLAGS) -fno-lto -MMD -MP -MF $@.d -o $@ $< tests/fuzz/replay.c $(LDFLAGS) $(O)/libsherd.a $(LIBS)
 
 -include $(shell find $(O) -name '*.d' 2>/dev/null)
 

@@ -302,14 +302,15 @@ static void begin_stop(struct worker *w, struct mail *m)
     loop_stop_listening(f->loop);
 }
 
-/* Closes what is idle; true when nothing is left. */
+/* Closes what is idle; true when nothing is left, here and on all other fronts: as long as one has work, a token or a task may come
+ * here and must be taken care of. */
 static bool stopped(struct front *f)
 {
     for (struct conn *c = f->conns, *next; c; c = next) {
         next = c->next;
         if (conn_idle(c) || c->waiter || c->paused) conn_close(c);
     }
-    return f->n_unfreed == 0;
+    return f->n_unfreed == 0 && atomic_load(&f->server->connections) == 0;
 }
 
 /* ---- the thread */
@@ -317,7 +318,7 @@ static bool stopped(struct front *f)
 static int sleep_ms(struct front *f)
 {
     if (f->ready || f->worker.runnable) return 0;
-    int64_t until = f->next_cron_ms;
+    int64_t until = f->stopping ? f->worker.now_ms + UPKEEP_SOON_MS : f->next_cron_ms;
     if (f->more_upkeep && until > f->worker.now_ms + UPKEEP_SOON_MS) until = f->worker.now_ms + UPKEEP_SOON_MS;
     if (f->n_timers && f->timers[0]->deadline_ms < until) until = f->timers[0]->deadline_ms;
     int64_t ms = until - f->worker.now_ms;
