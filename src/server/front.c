@@ -207,7 +207,7 @@ static void check_pause(struct front *f)
     struct server *s = f->server;
     int64_t until = atomic_load(&s->pause_until_ms);
     if (until && f->worker.now_ms >= until) atomic_compare_exchange_strong(&s->pause_until_ms, &until, 0);
-    if (!pause_active(s)) front_unpause(f);
+    front_unpause(f); /* those that are still to be held are found out when they try */
 }
 
 /* A slice of background work on each shard at home here whose token is free. */

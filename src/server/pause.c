@@ -23,15 +23,24 @@ bool pause_holds(const struct conn *c, const struct command *cmd)
     struct server *s = c->front->server;
     if (!pause_active(s) || strcmp(cmd->name, "client") == 0) return false;
     if (c->in_multi && !(cmd->flags & CMD_AT_ONCE)) return false; /* queueing is not running */
-    if (atomic_load(&s->pause_writes_only)) return writes(c, cmd);
-    return true;
+    return c->front->worker.now_ms < atomic_load(&s->pause_all_until_ms) || writes(c, cmd);
+}
+
+static void extend(_Atomic int64_t *until, int64_t until_ms)
+{
+    int64_t old = atomic_load(until);
+    while (until_ms > old && !atomic_compare_exchange_weak(until, &old, until_ms)) {
+    }
 }
 
 void pause_start(struct server *s, int64_t until_ms, bool writes_only)
 {
-    bool all_held = pause_active(s) && !atomic_load(&s->pause_writes_only);
-    atomic_store(&s->pause_writes_only, writes_only && !all_held);
-    if (until_ms > atomic_load(&s->pause_until_ms)) atomic_store(&s->pause_until_ms, until_ms);
+    if (!writes_only) extend(&s->pause_all_until_ms, until_ms);
+    extend(&s->pause_until_ms, until_ms);
 }
 
-void pause_end(struct server *s) { atomic_store(&s->pause_until_ms, 0); }
+void pause_end(struct server *s)
+{
+    atomic_store(&s->pause_until_ms, 0);
+    atomic_store(&s->pause_all_until_ms, 0);
+}

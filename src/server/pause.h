@@ -4,6 +4,6 @@
 
 bool pause_active(const struct server *s);
 bool pause_holds(const struct conn *c, const struct command *cmd);
-/* Of two pauses the longer time and the stricter kind hold. */
+/* A pause does not shorten another one, nor does a pause of writes end one of everything. */
 void pause_start(struct server *s, int64_t until_ms, bool writes_only);
 void pause_end(struct server *s);

@@ -38,8 +38,8 @@ struct server {
     _Atomic uint64_t next_client_id;
     _Atomic uint64_t connections_total, connections_rejected, connections_closed_by_limit, connections_closed_by_query;
     atomic_uint connections, blocked;
-    _Atomic int64_t pause_until_ms; /* CLIENT PAUSE; 0: no pause */
-    atomic_bool pause_writes_only;
+    _Atomic int64_t pause_until_ms;     /* CLIENT PAUSE; 0: no pause */
+    _Atomic int64_t pause_all_until_ms; /* reads are held so long; only writes afterwards */
     atomic_bool active_expire;      /* DEBUG SET-ACTIVE-EXPIRE */
     atomic_bool stopping;
     atomic_int write_error;         /* of the log, a negative errno: writes are refused; 0: none */
