@@ -183,7 +183,10 @@ size_t command_places(const struct command_table *t) { return t->n_places; }
 size_t command_place(const struct command_table *t, const struct command *c, const struct exec_subcommand *sub)
 {
     size_t row = command_index(t, c);
-    return likely(!sub) ? row : t->first_sub[row] + (size_t)(sub - c->subs);
+    if (likely(!sub)) return row;
+    size_t place = t->first_sub[row] + (size_t)(sub - c->subs);
+    CHECK(c->subs && place < t->n_places);
+    return place;
 }
 
 const char *command_place_name(const struct command_table *t, size_t place)

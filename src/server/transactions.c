@@ -178,6 +178,7 @@ static void exec_command(struct exec *x)
         reply_array(&x->out, c->multi.n);
         run_queued(w, c);
         x->cmd = self;
+        x->sub = NULL; /* the last queued command's */
     }
     transactions_reset(c);
     watch_drop(w, &c->watches);
