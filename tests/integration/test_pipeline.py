@@ -167,6 +167,40 @@ def test_a_client_that_reads_nothing_stops_nobody(server):
                 lazy.read((1 << 20) + 2)
 
 
+@on_both_backends()
+def test_answers_of_a_busy_shard_join_those_that_are_still_being_sent(server):
+    """A connection whose output waits for its reader asks a shard that others keep busy: its task answers on another thread while the loop goes on sending."""
+    stop = threading.Event()
+    with server.client(decode_responses=False) as c:
+        busy, quiet = keys_by_shard(c, "s:")[:2]
+        c.rpush(busy, *range(5_000))
+        value = random.Random(6).randbytes(1 << 20)
+        c.set(quiet, value)
+        answer = b"$%d\r\n%s\r\n:5000\r\n$%d\r\n%s\r\n" % (len(value), value, len(value), value)
+
+        def keep_busy():
+            with server.client(socket_timeout=60) as hog:
+                while not stop.is_set():
+                    hog.execute_command("SORT", busy, "LIMIT", 0, 1)
+        hogs = [threading.Thread(target=keep_busy) for _ in range(2)]
+        for h in hogs:
+            h.start()
+        try:
+            with server.raw(timeout=60) as s:
+                s.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)  # so that the server has to wait for the reader
+                request = bulk("GET", quiet) + bulk("LLEN", busy) + bulk("GET", quiet)
+                for _ in range(3):
+                    sender = threading.Thread(target=lambda: [(s.send(request), time.sleep(0.01)) for _ in range(12)])
+                    sender.start()
+                    for _ in range(12):
+                        s.expect(answer)
+                    sender.join()
+        finally:
+            stop.set()
+            for h in hogs:
+                h.join()
+
+
 @on_both_backends(args=["--client-output-buffer-limit", "normal 1mb 0 0"])
 def test_a_client_over_its_output_limit_is_closed_and_the_others_are_not(server):
     with server.client() as c:
