@@ -9,9 +9,19 @@
 
 /* ---- the keyspace */
 
+static inline bool is_argument(const struct exec *x, struct slice key, int at)
+{
+    return key.p == x->argv[at].p && key.n == x->argv[at].n;
+}
+
 uint64_t exec_hash(struct exec *x, struct slice key)
 {
-    if (x->have_hash && key.p == x->argv[x->cmd->first_key].p) return x->key_hash;
+    if (x->have_hash && is_argument(x, key, x->cmd->first_key)) return x->key_hash;
+    uint32_t i = x->next_key_hash;
+    if (i < x->n_key_hashes && is_argument(x, key, x->cmd->first_key + (int)i * x->cmd->key_step)) {
+        x->next_key_hash = i + 1;
+        return x->key_hashes[i];
+    }
     return keyhash(key, x->route->seed);
 }
 

@@ -38,6 +38,8 @@ struct exec {
     void *session;             /* the connection, for commands of src/server/ */
     uint64_t key_hash;         /* hash of argv[first_key]; have_hash tells if it is there */
     bool have_hash;
+    const uint64_t *key_hashes; /* of the keys argv[first_key + i * key_step], if there are several: commands ask in that order */
+    uint32_t n_key_hashes, next_key_hash;
     bool no_touch;             /* looking a key up is no use of it: CLIENT NO-TOUCH */
     bool in_multi;             /* inside EXEC: a blocking command must not block */
     bool retry;                /* a blocked command tries again because a key became ready */

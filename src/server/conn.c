@@ -166,11 +166,14 @@ void conn_freed(struct conn *c)
 
 /* ---- bytes in */
 
-static void prefetch(const struct conn *c, const struct request *r)
+static void prefetch(const struct conn *c, const struct task *t, const struct request *r)
 {
-    struct engine *e = c->front->worker.engine;
-    struct db *db = __atomic_load_n(&e->stores[r->shard]->dbs[c->db], __ATOMIC_ACQUIRE);
-    if (db) table_prefetch_bucket(&db->keys, r->hash);
+    const struct engine *e = c->front->worker.engine;
+    if (r->have_hash) store_prefetch(e->stores[r->shard], c->db, r->hash);
+    for (uint32_t i = 0; i < r->n_hashes; i++) {
+        uint64_t hash = t->hashes[r->first_hash + i];
+        store_prefetch(e->stores[route_shard(&e->route, hash)], c->db, hash);
+    }
 }
 
 /* Pipelines repeat themselves: the name of the last command found is looked at first. */
@@ -192,7 +195,7 @@ static void add_request(struct conn *c, struct task *t, const struct slice *argv
     const struct command *cmd = find_command(c->front, argv[0]);
     if (likely(cmd && command_arity_ok(cmd, argc))) {
         struct request *r = task_add(t, e, cmd, argv, argc);
-        if (r->have_hash) prefetch(c, r);
+        prefetch(c, t, r);
         return;
     }
     struct request *r = task_add(t, e, NULL, argv, argc);

@@ -13,6 +13,7 @@ enum {
     HOLD_MAX = 64,      /* requests run under one hold of a token before others get their turn */
     LOOK_AHEAD = 12,    /* requests whose entries are touched in advance */
     KEYS_ON_STACK = 64,
+    TOUCH_KEYS = 32,    /* of a command with many keys, before it runs */
 };
 
 /* ---- building */
@@ -61,7 +62,13 @@ static void route_keys(struct task *t, const struct engine *e, struct request *r
         r->kind = REQUEST_ONE;
     } else {
         r->kind = REQUEST_MANY; /* n < 1: the command answers its own syntax error and touches nothing */
-        for (int i = 0; i < n; i++) task_add_shard(t, r, route_shard(&e->route, keyhash(argv[at[i]], e->route.seed)));
+        r->n_hashes = n > 0 ? (uint32_t)n : 0;
+        t->hashes = grown(t->hashes, &t->cap_hashes, t->n_hashes + r->n_hashes, sizeof *t->hashes);
+        for (int i = 0; i < n; i++) {
+            uint64_t hash = keyhash(argv[at[i]], e->route.seed);
+            t->hashes[t->n_hashes++] = hash;
+            task_add_shard(t, r, route_shard(&e->route, hash));
+        }
     }
     if (at != on_stack) mem_free(at);
 }
@@ -70,7 +77,8 @@ static void find_shards(struct task *t, const struct engine *e, struct request *
 {
     const struct command *c = r->cmd;
     r->first_shard = t->n_shards;
-    r->n_shards = 0;
+    r->first_hash = t->n_hashes;
+    r->n_shards = r->n_hashes = 0;
     r->have_hash = r->at_home = r->touched = false;
     uint64_t position;
     switch (c->class) {
@@ -129,7 +137,7 @@ void task_init_all(struct task *t, const struct engine *e, void (*fn)(struct wor
 
 void task_clear(struct task *t)
 {
-    t->n_requests = t->n_args = t->n_shards = t->pos = t->end = t->held = 0;
+    t->n_requests = t->n_args = t->n_shards = t->n_hashes = t->pos = t->end = t->held = 0;
     t->blocked = NULL;
     t->epoch = 0;
 }
@@ -139,6 +147,7 @@ void task_fini(struct task *t)
     mem_free(t->requests);
     mem_free(t->args);
     mem_free(t->shards);
+    mem_free(t->hashes);
     buf_fini(&t->carry);
 }
 
@@ -208,6 +217,9 @@ static struct exec *set_up(struct worker *w, struct task *t, const struct reques
     x->session = t->session;
     x->key_hash = r->hash;
     x->have_hash = r->have_hash;
+    x->key_hashes = t->hashes + r->first_hash;
+    x->n_key_hashes = r->cmd->flags & CMD_MOVABLE_KEYS ? 0 : r->n_hashes;
+    x->next_key_hash = 0;
     x->in_multi = false;
     x->no_touch = t->no_touch;
     x->retry = t->waiter != NULL;
@@ -225,6 +237,7 @@ void task_run_command(struct worker *w, const struct task *t, const struct comma
     x->argc = argc;
     x->db = t->db;
     x->have_hash = false;
+    x->n_key_hashes = 0;
     x->in_multi = true;
     x->retry = false;
     x->block.wanted = false;
@@ -351,11 +364,23 @@ static bool acquire(struct worker *w, struct task *t)
     return true;
 }
 
+/* The entries of all keys at once, under their tokens: the misses overlap. */
+static void touch_keys(const struct worker *w, const struct task *t, const struct request *r)
+{
+    const struct engine *e = w->engine;
+    for (uint32_t i = 0; i < r->n_hashes && i < TOUCH_KEYS; i++) {
+        uint64_t hash = t->hashes[r->first_hash + i];
+        const struct db *db = e->stores[route_shard(&e->route, hash)]->dbs[t->db];
+        if (db) table_prefetch_entry(&db->keys, hash);
+    }
+}
+
 /* Runs a request that holds several shards and releases all but `keep`. False: it was an attempt that found nothing; its waiter is
  * back in line, and as soon as the tokens are free another thread may try again: the task is not ours any more. */
 static bool run_many(struct worker *w, struct task *t, const struct shard *keep)
 {
     struct request *r = &t->requests[t->pos];
+    touch_keys(w, t, r);
     struct shard *shards = w->engine->shards;
     const uint16_t *ids = t->shards + r->first_shard;
     uint32_t n = r->n_shards;

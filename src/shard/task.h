@@ -23,6 +23,7 @@ struct request {
     uint64_t hash;            /* of the first key, if have_hash */
     uint32_t shard;           /* REQUEST_ONE: it; REQUEST_EACH: the first */
     uint32_t first_shard, n_shards; /* REQUEST_MANY */
+    uint32_t first_hash, n_hashes;  /* REQUEST_MANY: of its keys, in task->hashes */
     uint8_t kind;
     uint8_t flaw;             /* 0: fine; else the connection's reason not to run it */
     bool have_hash;
@@ -43,8 +44,9 @@ struct task {
     struct request *requests;
     struct slice *args;
     uint16_t *shards;
-    uint32_t n_requests, n_args, n_shards;
-    uint32_t cap_requests, cap_args, cap_shards;
+    uint64_t *hashes;
+    uint32_t n_requests, n_args, n_shards, n_hashes;
+    uint32_t cap_requests, cap_args, cap_shards, cap_hashes;
     uint32_t pos, end;       /* requests [pos, end) are to run */
     uint64_t epoch;          /* of the log: the last one that an op of this task went into */
     uint32_t held;           /* REQUEST_MANY: tokens taken so far; REQUEST_EACH: shards visited */

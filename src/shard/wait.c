@@ -22,6 +22,7 @@ static void copy_request(struct waiter *wt, const struct task *t, const struct r
     }
     a->requests = mem_dup(r, sizeof *r);
     a->requests[0].first_arg = a->requests[0].first_shard = 0;
+    a->requests[0].n_hashes = 0;
     if (r->n_shards) a->shards = mem_dup(t->shards + r->first_shard, r->n_shards * sizeof *a->shards);
     a->n_requests = 1;
     a->n_args = r->argc;
