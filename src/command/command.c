@@ -189,6 +189,16 @@ size_t command_place(const struct command_table *t, const struct command *c, con
     return place;
 }
 
+const struct command *command_of_place(const struct command_table *t, size_t place)
+{
+    CHECK(place < t->n_places);
+    size_t row = place;
+    if (place >= t->n)
+        for (row = t->n - 1; t->first_sub[row] > place; row--) {
+        }
+    return &t->rows[row];
+}
+
 const char *command_place_name(const struct command_table *t, size_t place)
 {
     CHECK(place < t->n_places);

@@ -73,6 +73,7 @@ size_t command_index(const struct command_table *t, const struct command *c); /*
 /* Places for counters: one for each row, and one for each of its subcommands. sub is NULL or one of c->subs. */
 size_t command_places(const struct command_table *t);
 size_t command_place(const struct command_table *t, const struct command *c, const struct exec_subcommand *sub);
+const struct command *command_of_place(const struct command_table *t, size_t place); /* the row, or that of the subcommand */
 const char *command_place_name(const struct command_table *t, size_t place); /* "get", "config|get" */
 bool command_arity_ok(const struct command *c, uint32_t argc);
 /* How many key arguments there are, the first max of their indexes in at[]; -1 if the syntax is wrong. */

@@ -38,8 +38,11 @@ static const struct {
     {CMD_WRITE, "write"},       {CMD_READONLY, "readonly"}, {CMD_DENYOOM, "denyoom"},   {CMD_ADMIN, "admin"},
     {CMD_PUBSUB, "pubsub"},     {CMD_NOSCRIPT, "noscript"}, {CMD_BLOCKING, "blocking"}, {CMD_LOADING, "loading"},
     {CMD_STALE, "stale"},       {CMD_SKIP_SLOWLOG, "skip_slowlog"}, {CMD_FAST, "fast"}, {CMD_NO_AUTH, "no_auth"},
-    {CMD_NO_MULTI, "no_multi"}, {CMD_MOVABLE_KEYS, "movablekeys"},
+    {CMD_NO_MULTI, "no_multi"},
 };
+
+/* Positions do not tell all keys. Of a container they never do: its subcommands have them. */
+static bool has_movable_keys(const struct command *c) { return !c->subs && (c->flags & CMD_MOVABLE_KEYS || c->needs_all); }
 
 static void reply_flags(struct exec *x, const struct command *c)
 {
@@ -47,6 +50,10 @@ static void reply_flags(struct exec *x, const struct command *c)
     for (size_t i = 0; i < sizeof flag_words / sizeof flag_words[0]; i++) {
         if (!(c->flags & flag_words[i].flag)) continue;
         reply_simple(&x->out, flag_words[i].word);
+        n++;
+    }
+    if (has_movable_keys(c)) {
+        reply_simple(&x->out, "movablekeys");
         n++;
     }
     reply_close_set(&x->out, mark, n);
@@ -362,15 +369,17 @@ static void cmd_getkeysandflags(struct exec *x) { find_keys(x, true); }
 
 static void cmd_count(struct exec *x) { reply_int(&x->out, (int64_t)command_count(table_of(x))); }
 
-static bool of_no_module(const struct command *c, struct slice module) { return false; }
-static bool matches(const struct command *c, struct slice pattern) { return glob_match(pattern, slice_str(c->name), true); }
+/* A subcommand is in the categories of its command; its name is "config|get". */
+static bool of_no_module(const struct command *c, const char *name, struct slice module) { return false; }
+static bool in_category(const struct command *c, const char *name, struct slice category) { return has_category(c, category); }
+static bool matches(const struct command *c, const char *name, struct slice pattern) { return glob_match(pattern, slice_str(name), true); }
 
-typedef bool (*list_filter)(const struct command *c, struct slice what);
+typedef bool (*list_filter)(const struct command *c, const char *name, struct slice what);
 
 static list_filter find_filter(struct slice name)
 {
     if (slice_is(name, "module")) return of_no_module;
-    if (slice_is(name, "aclcat")) return has_category;
+    if (slice_is(name, "aclcat")) return in_category;
     return slice_is(name, "pattern") ? matches : NULL;
 }
 
@@ -383,10 +392,10 @@ static void cmd_list(struct exec *x)
         return;
     }
     size_t mark = reply_open(&x->out), n = 0;
-    for (size_t i = 0; i < command_count(t); i++) {
-        const struct command *c = command_at(t, i);
-        if (filter && !filter(c, x->argv[4])) continue;
-        reply_bulk_str(&x->out, c->name);
+    for (size_t i = 0; i < command_places(t); i++) {
+        const char *name = command_place_name(t, i);
+        if (filter && !filter(command_of_place(t, i), name, x->argv[4])) continue;
+        reply_bulk_str(&x->out, name);
         n++;
     }
     reply_close_set(&x->out, mark, n);

@@ -112,7 +112,7 @@ def test_names_are_listed_and_filtered(client):
         return client.execute_command("COMMAND LIST", *words)
 
     every = names()
-    assert len(every) == client.command_count() and "get" in every
+    assert len([name for name in every if "|" not in name]) == client.command_count() and {"get", "client|list"} <= set(every)
     assert set(names("FILTERBY", "PATTERN", "hs*")) == {"hscan", "hset", "hsetnx", "hstrlen"}
     assert "pfadd" in names("FILTERBY", "ACLCAT", "hyperloglog")
     assert names("FILTERBY", "MODULE", "json") == []

@@ -255,3 +255,20 @@ def test_containers_tell_of_their_subcommands(server):
         c.response_callbacks.pop("COMMAND", None)
         client, pubsub, debug = ({sub[0] for sub in row[9]} for row in c.execute_command("COMMAND", "INFO", "client", "pubsub", "debug"))
     assert {"client|id", "client|no-touch"} <= client and "pubsub|numsub" in pubsub and not debug
+
+
+def test_command_list_names_subcommands(client):
+    def names(*filterby):
+        return set(client.execute_command("COMMAND LIST", *filterby))
+
+    assert {"get", "client", "client|list", "config|get"} <= names()
+    assert names("FILTERBY", "PATTERN", "config|re*") == {"config|resetstat", "config|rewrite"}
+    assert {"config", "config|set"} <= names("FILTERBY", "ACLCAT", "admin")
+
+
+def test_keys_that_positions_do_not_tell_are_marked(client):
+    def flags(name):
+        return client.execute_command("COMMAND", "INFO", name)[name]["flags"]
+
+    assert "movablekeys" in flags("sort") and "movablekeys" in flags("sort_ro") and "movablekeys" in flags("zunion")
+    assert "movablekeys" not in flags("memory") and "movablekeys" not in flags("get")
