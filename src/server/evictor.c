@@ -12,58 +12,82 @@ enum {
 
 static bool within(const struct server *s) { return server_used_bytes(s) <= (uint64_t)CONFIG_NUM(s->config, maxmemory); }
 
-/* The shard whose sampled victim should go first; -1: none has any; -2: none of those that may have one is free just now. */
-static int best_shard(struct worker *w, struct server *s, enum evict_policy policy, unsigned samples)
+struct victim {
+    struct shard *shard; /* its token is held; NULL: none found */
+    struct evict_choice choice;
+    uint64_t among; /* keys of the shards whose choices are as good as this one */
+};
+
+static uint64_t keys_of(const struct store *s)
+{
+    uint64_t n = 0;
+    for (uint16_t d = 0; d < STORE_DBS; d++) n += store_keys(s, d);
+    return n;
+}
+
+/* Whether the choice of another shard should go instead. Of equal ones a shard is drawn by its number of keys, as if the keys of all shards were
+ * sampled together: a fixed preference would empty one shard after the other, its most wanted keys included. */
+static bool goes_first(struct worker *w, struct victim *v, const struct evict_choice *c, uint64_t keys)
+{
+    if (v->shard && c->score < v->choice.score) return false;
+    if (!v->shard || c->score > v->choice.score) {
+        v->among = keys;
+        return true;
+    }
+    v->among += keys;
+    return rng_below(&w->rng, v->among) < keys;
+}
+
+/* Samples every shard whose token is free; true if one was busy. */
+static bool find_victim(struct worker *w, struct server *s, enum evict_policy policy, unsigned samples, struct victim *v)
 {
     struct engine *e = s->engine;
-    int best = -1;
-    int64_t best_score = 0;
     bool busy = false;
-    for (uint32_t i = 0; i < e->route.shards; i++) {
+    *v = (struct victim){0};
+    if (policy == EVICT_NONE) return false;
+    for (uint32_t i = 0; i < e->route.shards; i++) { /* ascending: a token is held while others are tried */
+        struct shard *sh = &e->shards[i], *loser = sh;
         struct evict_choice c;
-        if (!engine_try(&e->shards[i])) {
+        if (!engine_try(sh)) {
             busy = true;
             continue;
         }
-        bool any = evict_pick(e->stores[i], policy, samples, &c);
-        engine_release(w, &e->shards[i]);
-        if (any && (best < 0 || c.score > best_score)) {
-            best = (int)i;
-            best_score = c.score;
+        if (evict_pick(sh->store, policy, samples, &c) && goes_first(w, v, &c, keys_of(sh->store))) {
+            loser = v->shard;
+            v->shard = sh;
+            v->choice = c;
         }
+        if (loser) engine_release(w, loser);
     }
-    return best < 0 && busy ? -2 : best;
+    return busy;
 }
 
-/* Evicts from that shard; false if it is busy or has nothing (any more). */
-static bool evict_from(struct worker *w, struct server *s, struct shard *sh, enum evict_policy policy, unsigned samples)
+enum outcome { EVICTED, ALL_BUSY, NOTHING_TO_EVICT };
+
+static enum outcome evict_one(struct worker *w, struct server *s)
 {
-    struct evict_choice c;
-    if (!engine_try(sh)) return false;
-    bool any = evict_pick(sh->store, policy, samples, &c);
-    if (any) {
-        struct buf key = {0};
-        buf_add_slice(&key, entry_key(c.e));
-        struct op op = {.kind = OP_DEL, .db = c.db, .key = buf_slice(&key)};
-        store_apply(sh->store, &op, NULL);
-        store_count(&sh->store->stats.evicted);
-        notify_key(s, NOTIFY_EVICTED, "evicted", op.key, op.db);
-        buf_fini(&key);
-        engine_publish(sh);
-    }
-    engine_release(w, sh);
-    return any;
+    struct victim v;
+    bool busy = find_victim(w, s, (enum evict_policy)CONFIG_NUM(s->config, maxmemory_policy),
+                            (unsigned)CONFIG_NUM(s->config, maxmemory_samples), &v);
+    if (!v.shard) return busy ? ALL_BUSY : NOTHING_TO_EVICT;
+    struct buf key = {0};
+    buf_add_slice(&key, entry_key(v.choice.e));
+    struct op op = {.kind = OP_DEL, .db = v.choice.db, .key = buf_slice(&key)};
+    store_apply(v.shard->store, &op, NULL);
+    store_count(&v.shard->store->stats.evicted);
+    notify_key(s, NOTIFY_EVICTED, "evicted", op.key, op.db);
+    buf_fini(&key);
+    engine_publish(v.shard);
+    engine_release(w, v.shard);
+    return EVICTED;
 }
 
 bool evictor_make_room(struct worker *w, struct server *s)
 {
-    enum evict_policy policy = (enum evict_policy)CONFIG_NUM(s->config, maxmemory_policy);
-    unsigned samples = (unsigned)CONFIG_NUM(s->config, maxmemory_samples);
     for (int tries = 0; !within(s);) {
-        if (policy == EVICT_NONE) return false;
-        int i = best_shard(w, s, policy, samples);
-        if (i == -1) return false;
-        if (i >= 0 && evict_from(w, s, &s->engine->shards[i], policy, samples)) {
+        enum outcome o = evict_one(w, s);
+        if (o == NOTHING_TO_EVICT) return false;
+        if (o == EVICTED) {
             tries = 0;
             continue;
         }
@@ -75,13 +99,11 @@ bool evictor_make_room(struct worker *w, struct server *s)
 
 bool evictor_step(struct worker *w, struct server *s)
 {
-    enum evict_policy policy = (enum evict_policy)CONFIG_NUM(s->config, maxmemory_policy);
-    unsigned samples = (unsigned)CONFIG_NUM(s->config, maxmemory_samples);
-    if (!CONFIG_NUM(s->config, maxmemory) || policy == EVICT_NONE) return false;
+    if (!CONFIG_NUM(s->config, maxmemory)) return false;
     for (int n = 0; n < SLICE_KEYS; n++) {
         if (within(s)) return false;
-        int i = best_shard(w, s, policy, samples);
-        if (i < 0 || !evict_from(w, s, &s->engine->shards[i], policy, samples)) return i != -1;
+        enum outcome o = evict_one(w, s);
+        if (o != EVICTED) return o == ALL_BUSY;
     }
     return true;
 }

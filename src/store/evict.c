@@ -86,7 +86,7 @@ static int64_t score_of(struct store *s, enum measure m, const struct entry *e)
     case BY_IDLE: return evict_idle_ms(s->now_ms, entry_access(e));
     case BY_FREQ: return LFU_TOP - evict_freq(s->limits, s->now_ms, entry_access(e));
     case BY_EXPIRY: return -entry_expiry_ms(e);
-    default: return (int64_t)(rng_u64(&s->rng) >> 1);
+    default: return 0; /* all alike: the sampling is chance enough */
     }
 }
 

@@ -493,6 +493,31 @@ def test_writers_on_all_threads_share_one_limit(server):
     assert not errors
 
 
+@pytest.mark.parametrize("server", [limited("allkeys-lru")], indirect=True)
+def test_keys_in_use_survive_the_least_recently_used_policy(server):
+    with Wire(server, 3) as c:
+        write_until(c, LIMIT // 2, prefix="old")
+        time.sleep(2.1)  # the clock of LRU counts seconds
+        for i in range(200):
+            c.ask("GET", f"old:{i}")
+        write_until(c, LIMIT * 3 // 4, prefix="new")
+        assert sum(c.ask("EXISTS", f"old:{i}") for i in range(200)) > 190
+        assert sum(c.ask("EXISTS", f"old:{i}") for i in range(200, 4000)) < 3000
+
+
+@pytest.mark.parametrize("server", [limited("allkeys-lfu")], indirect=True)
+def test_keys_in_use_survive_the_least_frequently_used_policy(server):
+    with Wire(server, 3) as c:
+        write_until(c, LIMIT // 2, prefix="old")
+        for _ in range(300):
+            for i in range(50):
+                c.command("GET", f"old:{i}")
+            for i in range(50):
+                c.reply()
+        write_until(c, 2 * LIMIT, prefix="new")
+        assert sum(c.ask("EXISTS", f"old:{i}") for i in range(50)) > 45
+
+
 @pytest.mark.parametrize("server", [limited("volatile-ttl")], indirect=True)
 def test_what_expires_soonest_goes_first_and_what_does_not_expire_stays(server):
     with Wire(server, 3) as c:
