@@ -20,6 +20,7 @@ enum {
     BUSY_INPUT_MAX = 1024 * 1024, /* taken from a connection that cannot go on before its socket is left alone */
     KEEP_INPUT_MAX = 64 * 1024,   /* an input buffer larger than this is not kept when empty */
     LOOK_AT_LIMITS = 64 * 1024,   /* unsent bytes from which on the output limits are looked at after each flush */
+    OUTPUT_SLICE = 256 * 1024,    /* answers made in one turn before they are sent and other connections are served */
 };
 
 static struct server *server_of(const struct conn *c) { return c->front->server; }
@@ -315,7 +316,7 @@ void conn_data(struct conn *c, struct chunk *chunk, char *p, size_t n)
 /* Everything asked for is answered and sent: nothing keeps a connection that is to close. */
 static void close_if_done(struct conn *c)
 {
-    if (c->away || c->stream.closed || stream_unsent(&c->stream)) return;
+    if (c->away || c->ready || c->stream.closed || stream_unsent(&c->stream)) return;
     if (c->close_after_reply || c->closing || (c->ended && !c->batch && !c->waiter)) conn_close(c);
 }
 
@@ -410,6 +411,7 @@ static bool run_task(struct conn *c, uint32_t end)
     t->resp = c->resp;
     t->no_touch = c->no_touch;
     t->out = &c->out;
+    t->out_max = c->out.len + OUTPUT_SLICE;
     c->away = true;
     if (!task_start(&c->front->worker, t)) return false;
     c->away = false;
@@ -510,6 +512,15 @@ static bool flush(struct conn *c)
     return likely(stream_unsent(&c->stream) <= LOOK_AT_LIMITS) || conn_check_limits(c, c->front->worker.now_ms);
 }
 
+/* A slice of answers is due: true, and the rest of the requests have their turn later. A pipeline of small requests for large values
+ * would otherwise fill memory before its first byte is sent. */
+static bool take_turns(struct conn *c)
+{
+    if (likely(c->out.len < OUTPUT_SLICE)) return false;
+    front_ready(c->front, c);
+    return true;
+}
+
 void conn_run(struct conn *c)
 {
     if (c->stream.closed || c->away) return;
@@ -517,11 +528,12 @@ void conn_run(struct conn *c)
         conn_close(c);
         return;
     }
+    if (unlikely(c->out.len >= OUTPUT_SLICE) && !flush(c)) return;
     loop_buffer(c->front->loop, &c->out);
     bool go_on = !c->waiter && !c->paused && !c->held;
     if (c->waiter && is_used_up(c)) finish_batch(c);
     while (go_on && (c->batch || parse_kept(c))) {
-        while (go_on && c->batch->task.pos < c->batch->task.n_requests) go_on = run_some(c);
+        while (go_on && c->batch->task.pos < c->batch->task.n_requests) go_on = run_some(c) && !take_turns(c);
         if (c->away) return;
         if (!is_used_up(c)) break;
         if (c->protocol_error) answer_protocol_error(c);

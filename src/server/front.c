@@ -78,10 +78,11 @@ static void touch_ready(struct front *f)
 static void run_ready(struct front *f)
 {
     if (f->ready && f->ready->next_ready) touch_ready(f);
-    while (f->ready) {
-        struct conn *c = f->ready;
-        f->ready = c->next_ready;
-        if (!f->ready) f->ready_end = &f->ready;
+    struct conn *c = f->ready, *next;
+    f->ready = NULL; /* what becomes ready meanwhile has its turn after the next look at the sockets */
+    f->ready_end = &f->ready;
+    for (; c; c = next) {
+        next = c->next_ready;
         c->ready = false;
         conn_run(c);
         if (unlikely(f->worker.runnable)) task_pump(&f->worker);

@@ -304,6 +304,13 @@ void task_touch(struct worker *w, struct task *t)
     engine_release(w, s);
 }
 
+/* The request at pos has run. */
+static void step(struct task *t)
+{
+    t->pos++;
+    if (unlikely(t->out_max && t->out->len >= t->out_max)) t->end = t->pos;
+}
+
 /* Runs the requests from pos on that need just this shard, whose token is held. False: the task ends early (blocked). */
 static bool run_on(struct worker *w, struct task *t, struct shard *s)
 {
@@ -315,7 +322,7 @@ static bool run_on(struct worker *w, struct task *t, struct shard *s)
         if (!r->touched && t->end - t->pos > 1) look_ahead(t, s);
         task_enter(w, s);
         go_on = run_request(w, t, s);
-        t->pos++;
+        step(t);
         n++;
         if (unlikely(interest_any_ready(s->store->interests))) wait_serve(w, s);
     }
@@ -346,7 +353,7 @@ static void run_each(struct worker *w, struct task *t, struct shard *s)
     count_shard(w, s, t, 1);
     if (x->done || r->shard + ++t->held == w->engine->route.shards) {
         t->held = 0;
-        t->pos++;
+        step(t);
     }
 }
 
@@ -393,7 +400,7 @@ static bool run_many(struct worker *w, struct task *t, const struct shard *keep)
     }
     bool ours = go_on || !t->waiter;
     if (ours) {
-        t->pos++;
+        step(t);
         t->held = 0;
         if (!go_on) t->end = t->pos;
     }

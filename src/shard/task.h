@@ -51,6 +51,7 @@ struct task {
     uint64_t epoch;          /* of the log: the last one that an op of this task went into */
     uint32_t held;           /* REQUEST_MANY: tokens taken so far; REQUEST_EACH: shards visited */
     struct buf *out;
+    size_t out_max;          /* when out has grown to this the task ends early, so that its owner can send; 0: no limit */
     struct buf carry;        /* REQUEST_EACH */
     int64_t carry_n;
     uint64_t carry_ticks;

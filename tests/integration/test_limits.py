@@ -223,6 +223,37 @@ def test_bad_arguments_are_answered_in_the_words_of_redis_and_change_nothing(ser
 
 # ---- buffers
 
+def flood(c, request, seconds=20):
+    """Sends for as long as the server takes it; True if it closed the connection."""
+    c.sock.settimeout(1)
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            c.send(request)
+        except TimeoutError:
+            continue
+        except OSError:
+            return True
+    return False
+
+
+def peak_bytes(server):
+    with open(f"/proc/{server.pid}/status") as f:
+        return next(int(line.split()[1]) * 1024 for line in f if line.startswith("VmHWM"))
+
+
+@pytest.mark.parametrize("server", [{"workers": w, "args": ["--client-output-buffer-limit", "normal 1mb 0 0", "--io-backend", io]}
+                                    for w, io in ((1, "epoll"), (4, "epoll"), (4, "auto"))], indirect=True)
+def test_a_client_that_does_not_read_is_closed(server, alive):
+    with Wire(server) as watching, Wire(server) as slow:
+        watching.ask("SET", "large", "x" * 200_000)
+        assert flood(slow, b"GET large\r\n" * 100)
+        wait_until(lambda: len(watching.ask("CLIENT", "LIST").splitlines()) == 1)
+        assert "output buffer limit reached" in server.log()
+        assert watching.ask("STRLEN", "large") == 200_000
+        assert peak_bytes(server) < 1 << 30  # what it asked for would be tens of gigabytes
+
+
 @pytest.mark.parametrize("server", [{"workers": 2, "args": ["--client-output-buffer-limit", "normal 0 1mb 1"]}], indirect=True)
 def test_above_the_soft_limit_a_client_has_some_seconds(server, alive):
     with Wire(server) as watching, Wire(server) as slow:
