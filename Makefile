@@ -19,12 +19,12 @@ WARN = -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prot
 OPT = -O2 -g -fno-omit-frame-pointer -fno-plt
 ARCH ?= $(shell uname -m | grep -q x86_64 && echo -march=x86-64-v2)
 INC = -Isrc -D_GNU_SOURCE
-LIBS = -luring -llz4 -lisal -lm -pthread
+LIBS = -luring -lisal -lm -pthread
 PYTHON = /usr/bin/python3
 
 ifeq ($(BUILD),normal)
 O = build
-LIBS += -ljemalloc
+LIBS += -Wl,--no-as-needed -ljemalloc -Wl,--as-needed
 # Optimised across files where the compiler is gcc: a request passes through eight of them. Only the program pays for it at link
 # time; the objects carry ordinary code too, for the many test programs.
 ifneq ($(findstring gcc,$(shell $(CC) --version 2>/dev/null | head -1; $(CC) -v 2>&1 | tail -1)),)

@@ -24,7 +24,7 @@ struct backend {
 
 struct loop_listener {
     int fd, tag;
-    bool armed;
+    bool resting; /* no descriptor is free: not listened to until loop_listen_again */
 };
 
 struct loop {
@@ -48,4 +48,4 @@ void loop_closed(struct loop *l, struct stream *s); /* nothing refers to it any 
 void loop_buf_put(struct loop *l, struct buf *b);   /* takes b's memory back, empty */
 void loop_accepted(struct loop *l, int tag, int fd);
 /* A connection waits but no descriptor is free: the one kept in reserve lets us take it and close it, instead of finding it again at every look. */
-void loop_refuse(struct loop *l, int listener_fd);
+bool loop_refuse(struct loop *l, int listener); /* no descriptor is free: turns one caller away; false: could not, the listener rests */

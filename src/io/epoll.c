@@ -170,11 +170,12 @@ static void receive(struct loop *l, struct stream *s)
     }
 }
 
-static void accept_all(struct loop *l, const struct loop_listener *ls)
+static void accept_all(struct loop *l, int listener)
 {
+    const struct loop_listener *ls = &l->listeners[listener];
     for (int i = 0; i < 64; i++) {
         int fd = accept4(ls->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE)) loop_refuse(l, ls->fd);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE) && !loop_refuse(l, listener)) epoll_unlisten(l, listener);
         if (fd < 0) return;
         loop_accepted(l, ls->tag, fd);
     }
@@ -190,7 +191,7 @@ static void handle(struct loop *l, struct epoll_event *ev)
         return;
     }
     if ((char *)tag >= (char *)l->listeners && (char *)tag < (char *)(l->listeners + LOOP_LISTENERS)) {
-        accept_all(l, tag);
+        accept_all(l, (int)((struct loop_listener *)tag - l->listeners));
         return;
     }
     struct stream *s = tag;

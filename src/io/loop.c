@@ -26,7 +26,7 @@ struct loop *loop_new(enum loop_backend backend, int wake_fd, const struct loop_
     l->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (backend != LOOP_EPOLL && try_backend(l, &backend_uring, error)) return l;
     if (backend != LOOP_URING && try_backend(l, &backend_epoll, error)) return l;
-    close(l->reserve_fd);
+    if (l->reserve_fd >= 0) close(l->reserve_fd);
     mem_free(l);
     return NULL;
 }
@@ -48,7 +48,7 @@ void loop_free(struct loop *l)
     tell_gone(l);
     l->backend->close(l);
     while (l->n_spare) buf_fini(&l->spare[--l->n_spare]);
-    close(l->reserve_fd);
+    if (l->reserve_fd >= 0) close(l->reserve_fd);
     mem_free(l);
 }
 
@@ -67,7 +67,7 @@ void loop_stop_listening(struct loop *l)
 {
     for (int i = 0; i < l->n_listeners; i++) {
         if (l->listeners[i].fd < 0) continue;
-        l->backend->unlisten(l, i);
+        if (!l->listeners[i].resting) l->backend->unlisten(l, i);
         close(l->listeners[i].fd);
         l->listeners[i].fd = -1;
     }
@@ -75,12 +75,24 @@ void loop_stop_listening(struct loop *l)
 
 void loop_accepted(struct loop *l, int tag, int fd) { l->handler->on_accept(l->ctx, tag, fd); }
 
-void loop_refuse(struct loop *l, int listener_fd)
+bool loop_refuse(struct loop *l, int i)
 {
-    close(l->reserve_fd);
-    int fd = accept4(listener_fd, NULL, NULL, SOCK_CLOEXEC);
+    struct loop_listener *ls = &l->listeners[i];
+    if (l->reserve_fd >= 0) close(l->reserve_fd);
+    int fd = accept4(ls->fd, NULL, NULL, SOCK_CLOEXEC);
     if (fd >= 0) close(fd);
     l->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    ls->resting = fd < 0 || l->reserve_fd < 0; /* another thread was quicker: leave those who knock alone for a while */
+    return !ls->resting;
+}
+
+void loop_listen_again(struct loop *l)
+{
+    for (int i = 0; i < l->n_listeners; i++) {
+        if (!l->listeners[i].resting || l->listeners[i].fd < 0) continue;
+        l->listeners[i].resting = false;
+        l->backend->listen(l, i);
+    }
 }
 
 int loop_turn(struct loop *l, int timeout_ms)

@@ -323,8 +323,7 @@ static void knocked(struct loop *l, int i, int res)
     if (l->listeners[i].fd < 0 || res == -ECANCELED) return;
     int fd = accept4(l->listeners[i].fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
-        loop_refuse(l, l->listeners[i].fd);
-        wait_for_knock(l, i);
+        if (loop_refuse(l, i)) wait_for_knock(l, i);
         return;
     }
     if (fd >= 0) loop_accepted(l, l->listeners[i].tag, fd);

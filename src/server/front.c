@@ -263,6 +263,7 @@ static void cron(struct front *f)
     __atomic_store_n(&f->worker.stats.cpu_us, (uint64_t)clock_thread_us(), __ATOMIC_RELAXED);
     upkeep(f);
     check_conns(f);
+    loop_listen_again(f->loop);
     check_pause(f);
     if (f->worker.id == 0) sampler_tick(f->server, now);
 }
