@@ -378,7 +378,7 @@ static void start_waiting(struct conn *c, struct waiter *wt)
     }
     show_waiter(c, wt);
     atomic_fetch_add(&server_of(c)->blocked, 1);
-    if (wt->timeout_ms) front_set_timer(c->front, c, c->front->worker.now_ms + wt->timeout_ms);
+    if (wt->timeout_ms) front_set_timer(c->front, c, c->front->worker.now_ms + wt->timeout_ms + 1); /* now_ms is rounded down: never early */
 }
 
 static void served(struct worker *w, struct waiter *wt)

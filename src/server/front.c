@@ -194,10 +194,18 @@ static void fire_timers(struct front *f)
 
 /* ---- upkeep */
 
+/* Its next request is one that a pause still holds. */
+static bool stays_paused(const struct conn *c)
+{
+    if (!c->batch || c->batch->task.pos == c->batch->task.n_requests) return false;
+    const struct request *r = &c->batch->task.requests[c->batch->task.pos];
+    return r->cmd && !r->flaw && pause_holds(c, r->cmd);
+}
+
 void front_unpause(struct front *f)
 {
     for (struct conn *c = f->conns; c; c = c->next) {
-        if (!c->paused) continue;
+        if (!c->paused || stays_paused(c)) continue;
         c->paused = false;
         front_ready(f, c);
     }
@@ -208,7 +216,7 @@ static void check_pause(struct front *f)
     struct server *s = f->server;
     int64_t until = atomic_load(&s->pause_until_ms);
     if (until && f->worker.now_ms >= until) atomic_compare_exchange_strong(&s->pause_until_ms, &until, 0);
-    front_unpause(f); /* those that are still to be held are found out when they try */
+    front_unpause(f);
 }
 
 /* A slice of background work on each shard at home here whose token is free. */
