@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/prefetch.h"
 #include "store/arena.h"
 #include "store/entry.h"
 
@@ -160,7 +161,7 @@ static unsigned pairs_below(const double *score, struct entry *const *item, unsi
 /* Fetches the lines that hold a node's scores all at once: a binary search would wait for one after the other. */
 static void prefetch_scores(const void *node)
 {
-    for (size_t line = 0; line <= offsetof(struct leaf, item); line += 64) __builtin_prefetch((const char *)node + line);
+    for (size_t line = 0; line <= offsetof(struct leaf, item); line += 64) prefetch_line((const char *)node + line);
 }
 
 /* The child in which the bound lies: the last one whose first pair stands before it. */

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/keyhash.h"
 #include "base/mem.h"
+#include "base/prefetch.h"
 #include "base/rng.h"
 #include "store/arena.h"
 #include "store/entry.h"
@@ -248,7 +249,7 @@ static void prefetch_entries(const struct table_array *a, uint64_t from, uint64_
     if (a->count >= RECALL_BUCKETS) return;
     for (uint64_t at = from; at < end && at < a->count; at++)
         for (unsigned used = used_slots(&a->buckets[at]); used; used &= used - 1)
-            __builtin_prefetch(table_entry(&a->buckets[at].slot[__builtin_ctz(used)]));
+            prefetch_line(table_entry(&a->buckets[at].slot[__builtin_ctz(used)]));
 }
 
 /* Moves all entries whose home is in [moved, end): they are in those buckets, or were passed on beyond them. */
@@ -432,7 +433,7 @@ void table_prefetch_bucket(const struct table *t, uint64_t hash)
     const struct table_array *a = hash >> 32 < __atomic_load_n(&t->frontier, __ATOMIC_RELAXED) ? &t->now : &t->old;
     uint64_t count = __atomic_load_n(&a->count, __ATOMIC_RELAXED);
     uintptr_t base = (uintptr_t)__atomic_load_n(&a->buckets, __ATOMIC_RELAXED);
-    __builtin_prefetch((const void *)(base + home_of(hash, count) * sizeof(struct table_bucket)));
+    prefetch_line((const void *)(base + home_of(hash, count) * sizeof(struct table_bucket)));
 }
 
 void table_prefetch_entry(const struct table *t, uint64_t hash)
@@ -440,7 +441,7 @@ void table_prefetch_entry(const struct table *t, uint64_t hash)
     const struct table_array *a = hash >> 32 < t->frontier ? &t->now : &t->old;
     const struct table_bucket *b = &a->buckets[home_of(hash, a->count)];
     for (unsigned hits = slots_with(b, tag_of(hash)); hits; hits &= hits - 1) 
-        __builtin_prefetch(table_entry(&b->slot[__builtin_ctz(hits)]));
+        prefetch_line(table_entry(&b->slot[__builtin_ctz(hits)]));
 }
 
 size_t table_bytes(const struct table *t)
