@@ -23,6 +23,7 @@
 #endif
 
 enum {
+    ENTRY_LINES = 5, /* of an entry that are fetched ahead: header, key and a value of the usual size; a command copies all of it */
     MIN_BUCKETS = 4,
     GROW_LOAD_TENTHS = 59,   /* entries per 10 buckets at which the table grows */
     SHRINK_LOAD_TENTHS = 14, /* and shrinks */
@@ -440,8 +441,10 @@ void table_prefetch_entry(const struct table *t, uint64_t hash)
 {
     const struct table_array *a = hash >> 32 < t->frontier ? &t->now : &t->old;
     const struct table_bucket *b = &a->buckets[home_of(hash, a->count)];
-    for (unsigned hits = slots_with(b, tag_of(hash)); hits; hits &= hits - 1) 
-        prefetch_line(table_entry(&b->slot[__builtin_ctz(hits)]));
+    for (unsigned hits = slots_with(b, tag_of(hash)); hits; hits &= hits - 1) {
+        const char *e = (const char *)table_entry(&b->slot[__builtin_ctz(hits)]);
+        for (unsigned line = 0; line < ENTRY_LINES; line++) prefetch_line(e + 64 * line);
+    }
 }
 
 size_t table_bytes(const struct table *t)
