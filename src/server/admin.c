@@ -1,4 +1,6 @@
 /* Commands about the server as a whole: time, role, end; and those of Redis whose subject does not exist here, which say so. */
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/num.h"
 #include "base/version.h"
@@ -69,6 +71,11 @@ static void cmd_save(struct exec *x)
     struct server *s = server_of(x);
     if (!s->journal) {
         reply_error(&x->out, ephemeral);
+        return;
+    }
+    int error = journal_error(s->journal);
+    if (error) {
+        reply_errorf(&x->out, "MISCONF Errors writing to the log: %s. Nothing can be saved.", strerror(-error));
         return;
     }
     uint64_t epoch = epoch_to_save(s);

@@ -19,6 +19,7 @@ typedef _Atomic int64_t config_num;
 #define CONFIG_NUM(cfg, field) atomic_load_explicit(&(cfg)->field, memory_order_relaxed)
 
 /* Places in the lists of words of options.c; those of maxmemory-policy are enum evict_policy. */
+enum config_debug { CONFIG_DEBUG_NO, CONFIG_DEBUG_YES, CONFIG_DEBUG_LOCAL };
 enum config_io { CONFIG_IO_AUTO, CONFIG_IO_EPOLL, CONFIG_IO_URING };
 enum config_client { CONFIG_CLIENT_NORMAL, CONFIG_CLIENT_REPLICA, CONFIG_CLIENT_PUBSUB, CONFIG_CLIENT_CLASSES };
 
@@ -41,7 +42,7 @@ struct config {
     /* Clients. */
     char *requirepass; /* guarded by lock: config_password_ok */
     config_num has_password;
-    config_num protected_mode, maxclients, timeout_s, tcp_keepalive_s;
+    config_num protected_mode, enable_debug_command, maxclients, timeout_s, tcp_keepalive_s;
     config_num proto_max_bulk_len, client_query_buffer_limit;
     struct config_clients client_output_buffer_limit;
 

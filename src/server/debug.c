@@ -234,7 +234,20 @@ static const char *const help[] = {
     NULL,
 };
 
-static void cmd_debug(struct exec *x) { exec_subcommand(x, subs, help); }
+static bool is_allowed(const struct conn *c)
+{
+    int64_t who = CONFIG_NUM(c->front->server->config, enable_debug_command);
+    if (who != CONFIG_DEBUG_LOCAL) return who == CONFIG_DEBUG_YES;
+    return c->is_unix || strncmp(c->peer, "127.", 4) == 0 || strncmp(c->peer, "[::1]", 5) == 0;
+}
+
+static void cmd_debug(struct exec *x)
+{
+    if (is_allowed(conn_of(x))) exec_subcommand(x, subs, help);
+    else
+        reply_error(&x->out, "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local "
+                             "connection, otherwise you need to set this option in the configuration file, and then restart the server.");
+}
 
 static const struct command rows[] = {
     {.name = "debug", .fn = cmd_debug, .arity = -2, .class = CLASS_ALL, .flags = CMD_ADMIN | CMD_NOSCRIPT | CMD_LOADING | CMD_STALE,

@@ -192,11 +192,12 @@ static void add_persistence(struct report *r)
     add_text(r, "rdb_bgsave_in_progress", "0");
     add_text(r, "aof_enabled", r->s->journal ? "1" : "0");
     if (r->s->journal) add_log(r);
-    add_num(r, "rdb_last_save_time", (uint64_t)r->s->started_ms / 1000);
+    add_num(r, "rdb_last_save_time", (uint64_t)(r->s->journal ? journal_last_sync_ms(r->s->journal) : r->s->started_ms) / 1000);
+    add_text(r, "aof_last_write_status", r->s->journal && journal_error(r->s->journal) ? "err" : "ok");
     buf_add_str(r->out, "rdb_last_bgsave_status:ok\r\nrdb_last_bgsave_time_sec:-1\r\nrdb_current_bgsave_time_sec:-1\r\nrdb_saves:0\r\n"
                         "rdb_last_cow_size:0\r\naof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\n"
                         "aof_last_rewrite_time_sec:-1\r\naof_current_rewrite_time_sec:-1\r\naof_last_bgrewrite_status:ok\r\n"
-                        "aof_rewrites:0\r\naof_last_write_status:ok\r\naof_last_cow_size:0\r\n");
+                        "aof_rewrites:0\r\naof_last_cow_size:0\r\n");
 }
 
 static void sum_errors(void *ctx, const char *code, uint64_t n) { *(uint64_t *)ctx += n; }

@@ -4,6 +4,7 @@
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -11,6 +12,24 @@
 
 #include "base/mem.h"
 #include "server/front.h"
+
+enum { OTHER_DESCRIPTORS = 128 }; /* logs, listeners, event loops, wake-ups */
+
+void listen_make_room(struct server *s)
+{
+    struct rlimit now;
+    rlim_t own = OTHER_DESCRIPTORS + 8 * s->engine->n_workers, want = (rlim_t)CONFIG_NUM(s->config, maxclients) + own;
+    if (getrlimit(RLIMIT_NOFILE, &now) < 0 || now.rlim_cur >= want) return;
+    struct rlimit more = {.rlim_cur = want, .rlim_max = now.rlim_max > want ? now.rlim_max : want};
+    if (setrlimit(RLIMIT_NOFILE, &more) == 0) return;
+    more = (struct rlimit){.rlim_cur = now.rlim_max, .rlim_max = now.rlim_max};
+    if (setrlimit(RLIMIT_NOFILE, &more) < 0) more.rlim_cur = now.rlim_cur;
+    if (more.rlim_cur >= want) return;
+    int64_t room = more.rlim_cur > own ? (int64_t)(more.rlim_cur - own) : 1;
+    slog(&s->log, SLOG_WARNING, "maxclients lowered: the system allows too few open files", "maxclients=%lld now=%lld open_files=%llu",
+         (long long)CONFIG_NUM(s->config, maxclients), (long long)room, (unsigned long long)more.rlim_cur);
+    atomic_store(&s->config->maxclients, room);
+}
 
 static void add(struct front *f, int fd, bool is_unix)
 {

@@ -20,6 +20,7 @@
 
 static const char *const policy_words[] = {"noeviction",   "allkeys-lru",  "allkeys-lfu",     "allkeys-random", "volatile-lru",
                                            "volatile-lfu", "volatile-random", "volatile-ttl", NULL};
+static const char *const debug_words[] = {"no", "yes", "local", NULL};
 static const char *const io_words[] = {"auto", "epoll", "uring", NULL};
 static const char *const level_words[] = {"debug", "verbose", "notice", "warning", NULL};
 static const char *const format_words[] = {"text", "logfmt", NULL};
@@ -50,6 +51,8 @@ const struct option options[] = {
     {"requirepass", TEXT(512), LIVE, AT(requirepass), .fallback = "", .help = "Password that clients must give; empty: none."},
     {"protected-mode", BOOL, LIVE, AT(protected_mode), .fallback = "yes",
      .help = "Refuse to listen beyond this machine without a password."},
+    {"enable-debug-command", ENUM(debug_words), AT(enable_debug_command), .fallback = "local",
+     .help = "Who may use DEBUG, which can stop the server for a while: nobody, everybody, or clients on this machine."},
     {"maxclients", INT(1, 1000000), LIVE, AT(maxclients), .fallback = "10000", .help = "Connections at the same time."},
     {"timeout", INT(0, INT32_MAX), LIVE, AT(timeout_s), .fallback = "0", .unit = "seconds", .help = "Close a connection idle this long; 0: never."},
     {"tcp-keepalive", INT(0, INT32_MAX), LIVE, AT(tcp_keepalive_s), .fallback = "300", .unit = "seconds",

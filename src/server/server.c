@@ -199,6 +199,7 @@ static int run(struct server *s, struct datadir *d)
     sigset_t set = block_signals();
     build(s, config_workers(s->config), d ? d->seed : datadir_random_seed());
     int code = 1;
+    listen_make_room(s);
     if (open_log(s, d) && listen_open(s) && start_fronts(s)) {
         if (s->journal) journal_start(s->journal);
         announce(s);

@@ -1,5 +1,6 @@
 """What a hostile, broken or merely unlucky client can do: it gets an error or is closed, and nobody else notices."""
 import os
+import resource
 import socket
 import subprocess
 import threading
@@ -607,11 +608,9 @@ def test_an_open_server_with_a_password_starts(make_server):
 
 
 @pytest.mark.parametrize("io", ["auto", "epoll"])
-def test_a_server_without_free_descriptors_refuses_and_goes_on(processes, io):
-    from conftest import Sherd
-    port = free_port()
-    command = ["/bin/sh", "-c", 'ulimit -n 40; exec "$0" "$@"', SHERD, "serve", "--port", str(port), "--workers", "2", "--ephemeral", "--io-backend", io]
-    server = processes(lambda folder: Sherd(command, "/bin/sh", port, os.path.join(folder, "sherd.log")).wait_ready())
+def test_a_server_without_free_descriptors_refuses_and_goes_on(make_server, io):
+    server = make_server(workers=2, args=["--io-backend", io])
+    resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (40, 40))  # from outside: at its start it would raise the limit
     first = Wire(server)
     assert first.ask("PING") == "PONG"
     clients = []
