@@ -82,8 +82,21 @@ static enum outcome evict_one(struct worker *w, struct server *s)
     return EVICTED;
 }
 
+/* Shards publish their bytes with every command only while there is a limit: one that is new has to ask each of them once. */
+static void count_anew(struct worker *w, struct server *s)
+{
+    for (uint32_t i = 0; i < s->engine->route.shards; i++) {
+        struct shard *sh = &s->engine->shards[i];
+        if (engine_try(sh)) {
+            engine_publish(sh);
+            engine_release(w, sh);
+        } /* else its holder publishes: it sees that there is a limit now */
+    }
+}
+
 bool evictor_make_room(struct worker *w, struct server *s)
 {
+    if (unlikely(atomic_load_explicit(&s->bytes_unknown, memory_order_relaxed)) && atomic_exchange(&s->bytes_unknown, false)) count_anew(w, s);
     for (int tries = 0; !within(s);) {
         enum outcome o = evict_one(w, s);
         if (o == NOTHING_TO_EVICT) return false;

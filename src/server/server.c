@@ -74,7 +74,9 @@ static void apply_config(void *ctx)
     uint64_t slow_ticks = slower_us < 0 ? UINT64_MAX : (uint64_t)((double)slower_us * clock_ticks_per_us());
     atomic_store(&s->engine->slow_ticks, slow_ticks);
     atomic_store(&s->engine->track_latency, CONFIG_NUM(c, latency_tracking) != 0);
-    atomic_store(&s->engine->count_bytes, CONFIG_NUM(c, maxmemory) > 0);
+    bool limited = CONFIG_NUM(c, maxmemory) > 0;
+    if (limited && !atomic_exchange(&s->engine->count_bytes, true)) atomic_store(&s->bytes_unknown, true);
+    if (!limited) atomic_store(&s->engine->count_bytes, false);
     if (s->journal) journal_set_policy(s->journal, (enum journal_policy)(CONFIG_NUM(c, appendfsync) % 3));
     slog_set_level(&s->log, (enum slog_level)CONFIG_NUM(c, log_level));
 }

@@ -43,6 +43,7 @@ struct server {
     atomic_bool active_expire;      /* DEBUG SET-ACTIVE-EXPIRE */
     atomic_bool stopping;
     atomic_int write_error;         /* of the log, a negative errno: writes are refused; 0: none */
+    atomic_bool bytes_unknown;      /* maxmemory was just set: the shards' byte counts are of some time ago */
     _Atomic uint64_t peak_bytes;    /* highest used memory seen: server/sampler.h */
 };
 

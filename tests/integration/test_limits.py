@@ -616,7 +616,7 @@ def test_a_server_without_free_descriptors_refuses_and_goes_on(make_server, io):
     clients = []
     try:
         for _ in range(60):
-            clients.append(socket.create_connection(("127.0.0.1", port), timeout=5))
+            clients.append(socket.create_connection(("127.0.0.1", server.port), timeout=5))
     except OSError:
         pass
     assert first.ask("PING") == "PONG"
