@@ -32,7 +32,6 @@ struct stream {
     size_t sent;       /* of flying (io_uring) or out (epoll) */
     void *owner;
     struct stream *next;         /* of those that wait for a receive buffer (io_uring), or of those that are gone */
-    bool starved;
 };
 
 struct loop_handler {

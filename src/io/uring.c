@@ -39,7 +39,6 @@ struct uring_state {
     char *memory;
     struct uring_chunk chunks[BUFFERS];
     unsigned n_kept;
-    struct stream *starved; /* streams whose receive ended for want of a buffer */
 };
 
 static struct uring_state *state_of(struct loop *l) { return l->state; }
@@ -170,7 +169,7 @@ static void uring_attach(struct loop *l, struct stream *s) { arm_receive(l, s); 
 
 static void uring_read(struct loop *l, struct stream *s)
 {
-    if (s->reading && !s->armed && !s->starved) arm_receive(l, s);
+    if (s->reading && !s->armed) arm_receive(l, s);
     else if (!s->reading && s->armed)
         ARM(l, NULL, TAG_CANCEL, io_uring_prep_cancel64, (uint64_t)(uintptr_t)s | TAG_RECEIVE, 0);
 }
@@ -202,11 +201,6 @@ static void forget_if_idle(struct loop *l, struct stream *s)
 
 static void uring_detach(struct loop *l, struct stream *s)
 {
-    if (s->starved) {
-        struct stream **p = &state_of(l)->starved;
-        while (*p != s) p = &(*p)->next;
-        *p = s->next;
-    }
     shutdown(s->fd, SHUT_RDWR); /* ends what is under way; the stream goes when the last of it has come back */
     forget_if_idle(l, s);
 }
@@ -224,12 +218,6 @@ static void uring_recycle(struct loop *l, struct chunk *chunk)
     if (c->kept) st->n_kept--;
     c->kept = false;
     give_buffer(st, (unsigned)(c - st->chunks));
-    while (unlikely(st->starved)) {
-        struct stream *s = st->starved;
-        st->starved = s->next;
-        s->starved = false;
-        if (s->reading && !s->armed) arm_receive(l, s);
-    }
 }
 
 /* Clients that wait and tasks that are away keep their bytes for long. */
@@ -259,7 +247,6 @@ static void hand_over(struct loop *l, struct stream *s, unsigned buffer, size_t 
 
 static void received(struct loop *l, struct stream *s, const struct io_uring_cqe *cqe)
 {
-    struct uring_state *st = state_of(l);
     bool more = cqe->flags & IORING_CQE_F_MORE;
     if (!more) s->armed = false;
     else s->inflight++; /* the stream stays until we are done with it, even if the owner closes it */
@@ -272,14 +259,8 @@ static void received(struct loop *l, struct stream *s, const struct io_uring_cqe
     s->inflight--;
     if (s->closed) {
         forget_if_idle(l, s);
-    } else if (!s->armed && s->reading && !s->starved) {
-        if (cqe->res != -ENOBUFS) {
-            arm_receive(l, s);
-        } else {
-            s->starved = true;
-            s->next = st->starved;
-            st->starved = s;
-        }
+    } else if (!s->armed && s->reading) {
+        arm_receive(l, s); /* also after -ENOBUFS: no more than KEPT_MAX buffers are ever kept, so others are back by the end of the turn */
     }
 }
 
