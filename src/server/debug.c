@@ -15,16 +15,17 @@ static void cmd_ok(struct exec *x) { reply_ok(&x->out); }
 
 /* ---- time */
 
-enum { NAP_MS = 20 };
+enum { NAP_US = 20000, SLEEP_MAX_S = 1000000 };
 
 /* Holds every shard, as Redis stops as a whole; in naps, so that a server that is to end does not sleep on. */
 static void cmd_sleep(struct exec *x)
 {
     double seconds;
     if (!exec_arg_f64(x, x->argv[2], &seconds)) return;
-    for (double ms = seconds * 1000; ms > 0 && !atomic_load(&server_of(x)->stopping); ms -= NAP_MS) {
-        double nap = ms < NAP_MS ? ms : NAP_MS;
-        nanosleep(&(struct timespec){.tv_nsec = (long)(nap * 1e6)}, NULL);
+    int64_t left_us = seconds < SLEEP_MAX_S ? (int64_t)(seconds * 1e6) : SLEEP_MAX_S * INT64_C(1000000);
+    for (; left_us > 0 && !atomic_load(&server_of(x)->stopping); left_us -= NAP_US) {
+        int64_t nap_us = left_us < NAP_US ? left_us : NAP_US;
+        nanosleep(&(struct timespec){.tv_nsec = nap_us * 1000}, NULL);
     }
     reply_ok(&x->out);
 }

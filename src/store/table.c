@@ -455,25 +455,55 @@ size_t table_bytes(const struct table *t)
 
 /* --- walking and checking --- */
 
+static uint64_t common_divisor(uint64_t a, uint64_t b)
+{
+    while (b) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* About the golden ratio of the count and without a common divisor: every bucket is met once, neighbours far apart. */
+static uint64_t stride_for(uint64_t count)
+{
+    uint64_t stride = (uint64_t)((double)count * 0.6180339887) | 1;
+    while (count > 1 && common_divisor(count, stride) != 1) stride++;
+    return stride;
+}
+
+static void iter_enter(struct table_iter *it, bool in_old)
+{
+    const struct table_array *a = in_old ? &it->t->old : &it->t->now;
+    it->in_old = in_old;
+    it->bucket = it->visited = it->slot = 0;
+    it->stride = stride_for(a->count);
+}
+
 void table_iter_init(struct table_iter *it, const struct table *t)
 {
-    *it = (struct table_iter){.t = t};
+    it->t = t;
+    iter_enter(it, false);
 }
 
 struct entry *table_iter_next(struct table_iter *it)
 {
     for (;;) {
         const struct table_array *a = it->in_old ? &it->t->old : &it->t->now;
-        for (; it->bucket < a->count; it->bucket++, it->slot = 0) {
+        while (it->visited < a->count) {
             unsigned used = used_slots(&a->buckets[it->bucket]) >> it->slot;
-            if (!used) continue;
-            unsigned slot = it->slot + (unsigned)__builtin_ctz(used);
-            it->slot = slot + 1;
-            return table_entry(&a->buckets[it->bucket].slot[slot]);
+            if (used) {
+                unsigned slot = it->slot + (unsigned)__builtin_ctz(used);
+                it->slot = slot + 1;
+                return table_entry(&a->buckets[it->bucket].slot[slot]);
+            }
+            it->slot = 0;
+            it->visited++;
+            it->bucket = (it->bucket + it->stride) % a->count;
         }
         if (it->in_old) return NULL;
-        it->in_old = true;
-        it->bucket = it->slot = 0;
+        iter_enter(it, true);
     }
 }
 

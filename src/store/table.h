@@ -99,12 +99,13 @@ void table_prefetch_entry(const struct table *t, uint64_t hash);
 size_t table_bytes(const struct table *t); /* what its arrays occupy in the arena; of large moving ones the arena may count less: parts are away */
 void table_check(const struct table *t);
 
-/* Walks all entries of a table that does not change meanwhile. */
+/* Walks all entries of a table that does not change meanwhile, with wide strides over the buckets: entries that are put into another table as they
+ * come must not come in hash order, or they would all crowd into the same end of it while it is small. */
 struct table_iter {
     const struct table *t;
     bool in_old;
-    uint64_t bucket;
     unsigned slot;
+    uint64_t bucket, stride, visited; /* buckets, of the array in hand */
 };
 void table_iter_init(struct table_iter *it, const struct table *t);
 struct entry *table_iter_next(struct table_iter *it); /* NULL at the end */
