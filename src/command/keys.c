@@ -3,7 +3,7 @@
 #include "base/num.h"
 #include "command/command.h"
 #include "command/families.h"
-#include "command/object.h"
+#include "command/objects.h"
 #include "store/image.h"
 
 static const char bad_db[] = "ERR DB index is out of range";
@@ -58,7 +58,7 @@ static void cmd_type(struct exec *x)
 {
     struct place at;
     exec_peek(x, x->argv[1], &at);
-    reply_simple(&x->out, at.e ? object_type_name(entry_type(at.e)) : "none");
+    reply_simple(&x->out, at.e ? objects_type_name(entry_type(at.e)) : "none");
 }
 
 /* ---- all keys */
@@ -167,7 +167,7 @@ static void scan_visit(void *ctx, struct entry *e)
     struct scan *s = ctx;
     struct slice key = entry_key(e);
     s->visited++;
-    if (s->by_type && !slice_is(s->type, object_type_name(entry_type(e)))) return;
+    if (s->by_type && !slice_is(s->type, objects_type_name(entry_type(e)))) return;
     if (s->by_pattern && !glob_match(s->pattern, key, false)) return;
     if (!is_live(e, s->now_ms)) {
         buf_add(&s->expired, &key.n, sizeof key.n);
@@ -436,7 +436,7 @@ static const struct command rows[] = {
      .summary = "Returns all key names that match a pattern.", .args = "pattern"},
     {.name = "move", .fn = cmd_move, .arity = 3, .flags = CMD_WRITE | CMD_FAST, KEY_1, .since = "1.0.0",
      .summary = "Moves a key to another database.", .args = "key db"},
-    {.name = "object", .fn = object_command, .arity = -2, .flags = CMD_READONLY, .class = CLASS_KEYED, .first_key = 2, .last_key = 2,
+    {.name = "object", .fn = objects_command, .arity = -2, .flags = CMD_READONLY, .class = CLASS_KEYED, .first_key = 2, .last_key = 2,
      .key_step = 1, .group = "generic", .since = "2.2.3",
      .summary = "Tells about the internals of a value.", .args = "ENCODING key | FREQ key | IDLETIME key | REFCOUNT key | HELP"},
     {.name = "randomkey", .fn = cmd_randomkey, .arity = 1, .class = CLASS_EACH, .flags = CMD_READONLY, .group = "generic", .since = "1.0.0",

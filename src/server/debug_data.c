@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "base/num.h"
-#include "command/object.h"
+#include "command/objects.h"
 #include "server/conn.h"
 #include "server/front.h"
 #include "store/evict.h"
@@ -44,9 +44,9 @@ void debug_data_object(struct exec *x)
     const struct store_limits *l = at.store->limits;
     struct buf text = {0};
     buf_printf(&text, "Value at:%p refcount:1 encoding:%s serializedlength:%zu lru:%u lru_seconds_idle:%lld", (void *)at.e,
-               object_encoding_name(at.e), image_bytes(at.e), access, l->lfu ? 0LL : (long long)evict_idle_ms(x->now_ms, access) / 1000);
+               objects_encoding_name(at.e), image_bytes(at.e), access, l->lfu ? 0LL : (long long)evict_idle_ms(x->now_ms, access) / 1000);
     if (l->lfu) buf_printf(&text, " lfu_freq:%u", evict_freq(l, x->now_ms, access));
-    buf_printf(&text, " type:%s shard:%u", object_type_name(entry_type(at.e)), route_shard(x->route, at.hash));
+    buf_printf(&text, " type:%s shard:%u", objects_type_name(entry_type(at.e)), route_shard(x->route, at.hash));
     buf_add_byte(&text, '\0');
     reply_simple(&x->out, text.p);
     buf_fini(&text);

@@ -1,4 +1,4 @@
-#include "command/object.h"
+#include "command/objects.h"
 
 #include "base/num.h"
 #include "command/command.h"
@@ -6,7 +6,7 @@
 
 enum { EMBSTR_MAX_BYTES = 44 };
 
-const char *object_type_name(enum type t)
+const char *objects_type_name(enum type t)
 {
     static const char *const names[TYPE_COUNT] = {
         [TYPE_STRING] = "string", [TYPE_LIST] = "list", [TYPE_SET] = "set",
@@ -22,7 +22,7 @@ static const char *string_encoding(struct slice value)
     return value.n <= EMBSTR_MAX_BYTES ? "embstr" : "raw";
 }
 
-const char *object_encoding_name(const struct entry *e)
+const char *objects_encoding_name(const struct entry *e)
 {
     switch (entry_encoding(e)) {
     case ENC_BYTES: return string_encoding(entry_value(e));
@@ -35,7 +35,7 @@ const char *object_encoding_name(const struct entry *e)
     return "unknown";
 }
 
-static void reply_encoding(struct exec *x, const struct place *at) { reply_bulk_str(&x->out, object_encoding_name(at->e)); }
+static void reply_encoding(struct exec *x, const struct place *at) { reply_bulk_str(&x->out, objects_encoding_name(at->e)); }
 
 /* No value is shared. */
 static void reply_refcount(struct exec *x, const struct place *at) { reply_int(&x->out, 1); }
@@ -92,7 +92,7 @@ static void wrong_arity(struct exec *x, const char *sub)
     reply_errorf(&x->out, "ERR wrong number of arguments for 'object|%s' command", sub);
 }
 
-void object_command(struct exec *x)
+void objects_command(struct exec *x)
 {
     if (slice_is(x->argv[1], "help")) {
         if (x->argc == 2)

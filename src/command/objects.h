@@ -1,0 +1,9 @@
+/* OBJECT: what a value is made of, in the words that Redis has for it. */
+#pragma once
+#include "store/entry.h"
+
+struct exec;
+
+const char *objects_type_name(enum type t);               /* "string", "list", ...: TYPE, SCAN TYPE */
+const char *objects_encoding_name(const struct entry *e); /* "embstr", "listpack", ...: OBJECT ENCODING, DEBUG OBJECT */
+void objects_command(struct exec *x);
