@@ -1,0 +1,36 @@
+/* The one table of error codes that are Sherd's own. A function that can fail gives 0 or a count, or a negative number: -errno, or one of these.
+ * They lie far below the errnos, so the two never meet. err_text knows both. */
+#pragma once
+
+/* code, text. Texts are lower case without a full stop: they stand behind "what was tried: ". New codes go to the end of their group. */
+#define ERR_TABLE(X) \
+    X(ERR_OBJECT_URL, -5000, "not a usable object store URL") \
+    X(ERR_OBJECT_KEY, -5001, "not a usable object key") \
+    X(ERR_OBJECT_NOT_FOUND, -5002, "no such object") \
+    X(ERR_OBJECT_NO_BUCKET, -5003, "no such bucket") \
+    X(ERR_OBJECT_DENIED, -5004, "access denied") \
+    X(ERR_OBJECT_CREDENTIALS, -5005, "credentials are missing, unknown or expired") \
+    X(ERR_OBJECT_SIGNATURE, -5006, "the store finds the signature wrong: the secret key does not belong to the access key, or a proxy changes requests") \
+    X(ERR_OBJECT_CLOCK, -5007, "this machine's clock and the store's differ too much") \
+    X(ERR_OBJECT_PRECONDITION, -5008, "the object is not what the condition asks for; nothing was written") \
+    X(ERR_OBJECT_UNCERTAIN, -5009, "the answer to a conditional write was lost; it may or may not have happened") \
+    X(ERR_OBJECT_RANGE, -5010, "the range begins behind the end of the object") \
+    X(ERR_OBJECT_TOO_LARGE, -5011, "the object is larger than allowed here") \
+    X(ERR_OBJECT_CHANGED, -5012, "the object changed while it was read") \
+    X(ERR_OBJECT_UNSUPPORTED, -5013, "the store does not support this request") \
+    X(ERR_OBJECT_TIMEOUT, -5014, "the store did not answer in time") \
+    X(ERR_OBJECT_CONNECTION, -5015, "no connection to the store, or it was lost") \
+    X(ERR_OBJECT_BUSY, -5016, "the store is overloaded or failing") \
+    X(ERR_OBJECT_TLS, -5017, "the store's certificate or TLS was refused") \
+    X(ERR_OBJECT_REPLY, -5018, "the store's answer makes no sense") \
+    X(ERR_OBJECT_REFUSED, -5019, "the store refused the request") \
+    X(ERR_OBJECT_CANCELLED, -5020, "cancelled")
+
+enum err {
+#define ERR_ENUM(name, code, text) name = (code),
+    ERR_TABLE(ERR_ENUM)
+#undef ERR_ENUM
+};
+
+/* The text of a negative code, ours or an errno's; "unknown error" for what is neither. Static storage, any thread. */
+const char *err_text(int code);
