@@ -201,7 +201,7 @@ void exec_help(struct exec *x, const char *const *lines)
     reply_simple(&x->out, "    Print this help.");
 }
 
-/* ---- SCAN cursors: the shard in the upper half, the position on its hash line in the lower */
+/* ---- SCAN cursors: the shard in the upper half, the position on its table's line in the lower */
 
 uint64_t exec_cursor_make(uint64_t position, uint32_t shard, uint32_t shards)
 {

@@ -108,7 +108,7 @@ static void announce(const struct server *s)
 static void build(struct server *s, unsigned workers, uint64_t seed)
 {
     s->commands = server_commands();
-    s->engine = engine_new(workers, seed, s->commands);
+    s->engine = engine_new(workers, seed, datadir_random_seed(), s->commands);
     s->pubsub = subscribe_registry_new(workers);
     s->slowlog = slowlog_new();
     s->totals = totals_new(command_places(s->commands));

@@ -13,11 +13,12 @@
  * by a hot shard; the home worker later, to itself, so that its connections and other shards have their turn in between. */
 enum { HELPER_ROUNDS = 4, HOME_ROUNDS = 16 };
 
-struct engine *engine_new(uint32_t shards, uint64_t seed, const struct command_table *commands)
+struct engine *engine_new(uint32_t shards, uint64_t seed, uint64_t r, const struct command_table *commands)
 {
     CHECK(shards >= 1 && shards <= UINT16_MAX);
     struct engine *e = mem_zalloc(sizeof *e);
     e->route = (struct route){.seed = seed, .shards = shards};
+    e->random = r;
     e->commands = commands;
     e->limits = (struct store_limits){.hash_entries = 128,
                                       .hash_value = 64,
@@ -36,7 +37,7 @@ struct engine *engine_new(uint32_t shards, uint64_t seed, const struct command_t
     CHECK(e->shards);
     memset(e->shards, 0, shards * sizeof *e->shards);
     for (uint32_t i = 0; i < shards; i++) {
-        e->stores[i] = store_new(seed, &e->limits, seed + i + 1);
+        e->stores[i] = store_new(seed, &e->limits, r + i + 1);
         e->shards[i].id = (uint16_t)i;
         e->shards[i].store = e->stores[i];
     }
@@ -60,7 +61,7 @@ void engine_init_worker(struct worker *w, struct engine *e)
     w->runnable_end = &w->runnable;
     w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     CHECK(w->wake_fd >= 0);
-    rng_init(&w->rng, e->route.seed ^ (0x9e3779b97f4a7c15ull * (w->id + 1u)));
+    rng_init(&w->rng, e->random ^ (0x9e3779b97f4a7c15ull * (w->id + 1u)));
     w->commands = mem_zalloc(command_places(e->commands) * sizeof *w->commands);
     w->x = (struct exec){.route = &e->route, .stores = e->stores, .rng = &w->rng, .host = &e->host};
     engine_clock(w);

@@ -103,6 +103,7 @@ struct engine_hooks { /* what the server adds; called on any worker thread; may 
 
 struct engine {
     struct route route;
+    uint64_t random; /* seed of everything that is left to chance */
     struct store **stores; /* [route.shards] */
     struct shard *shards;
     struct worker **workers;
@@ -118,8 +119,9 @@ struct engine {
     atomic_bool count_bytes; /* publish each shard's bytes after every command: maxmemory is set */
 };
 
-/* Shards without workers yet; hooks, host and limits are the caller's to fill before the first command. */
-struct engine *engine_new(uint32_t shards, uint64_t seed, const struct command_table *commands);
+/* Shards without workers yet; hooks, host and limits are the caller's to fill before the first command. seed is that of the key hash; r is a random number, a
+ * new one each time: it chooses random members, and orders of tables. */
+struct engine *engine_new(uint32_t shards, uint64_t seed, uint64_t r, const struct command_table *commands);
 void engine_free(struct engine *e);
 void engine_init_worker(struct worker *w, struct engine *e); /* joins the engine, which keeps it; before the threads start */
 void engine_fini_worker(struct worker *w);

@@ -326,8 +326,8 @@ static int64_t apply_zset_rem(struct change *c) { return take_out(c, TYPE_ZSET, 
 static void db_fill(struct store *s, struct db *db)
 {
     db->arena = arena_new();
-    table_init(&db->keys, db->arena, s->seed, 0);
-    table_init(&db->expiring, db->arena, s->seed, 0);
+    table_init(&db->keys, db->arena, s->seed, rng_u64(&s->rng), 0);
+    table_init(&db->expiring, db->arena, s->seed, rng_u64(&s->rng), 0);
     db->expire_cursor = 0;
 }
 
@@ -444,7 +444,7 @@ int64_t store_apply(struct store *s, const struct op *op, struct place *at)
     struct db *db = s->dbs[op->db];
     if (unlikely(!db) && kinds[op->kind].creates) db = new_db(s, op->db);
     struct change c = {.store = s, .db = db, .op = op, .hash = at ? at->hash : keyhash(op->key, s->seed)};
-    c.kit = (struct kit){db ? db->arena : NULL, s->seed, s->limits};
+    c.kit = (struct kit){db ? db->arena : NULL, s->seed, &s->rng, s->limits};
     find_entry(&c, at);
     int64_t result = kinds[op->kind].run(&c);
     if (at) {

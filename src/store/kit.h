@@ -3,10 +3,12 @@
 #include <stdint.h>
 
 struct arena;
+struct rng;
 struct store_limits;
 
 struct kit {
     struct arena *arena;
-    uint64_t seed; /* for inner tables */
+    uint64_t seed;   /* for inner tables */
+    struct rng *rng; /* for their orders */
     const struct store_limits *limits;
 };

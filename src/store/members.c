@@ -1,6 +1,7 @@
 #include "store/members.h"
 
 #include "base/check.h"
+#include "base/rng.h"
 #include "store/arena.h"
 
 struct members {
@@ -20,7 +21,7 @@ static void write_value(struct entry *e, struct slice value)
 struct members *members_new(const struct kit *k, size_t expected)
 {
     struct members *m = arena_alloc(k->arena, sizeof *m);
-    table_init(&m->table, k->arena, k->seed, expected);
+    table_init(&m->table, k->arena, k->seed, rng_u64(k->rng), expected);
     m->entry_bytes = 0;
     return m;
 }
@@ -88,7 +89,7 @@ struct entry *members_random(const struct members *m, uint64_t r) { return table
 
 void members_scan(const struct members *m, uint64_t *cursor, size_t want, void (*visit)(void *ctx, struct entry *e), void *ctx)
 {
-    /* A cursor comes from a client: one beyond the end of the hash line has nothing left to visit. */
+    /* A cursor comes from a client: one beyond the end of the line has nothing left to visit. */
     if (*cursor >> 32) {
         *cursor = 0;
         return;

@@ -5,7 +5,7 @@
  * Moving, an example with an old array of 8 buckets and steps of 2: homes 0..3 are moved, frontier is 2^31.
  *
  *     old   . . . . x x x x         every entry whose home is below 4 has left, also those that were passed on to buckets 4, 5, ...
- *     new   x x x x x . . . . .     entries of hash below 2^31, perhaps passed on beyond the bucket of 2^31
+ *     new   x x x x x . . . . .     entries of point below 2^31, perhaps passed on beyond the bucket of 2^31
  *
  * Buckets 0.. of the old array may still hold entries with a home at its very end that were passed on around the corner. */
 #include "store/table.h"
@@ -33,12 +33,12 @@ enum {
     OVERFLOW_MAX = 255,
     PIECE_BUCKETS = 4096,    /* the old array goes back to the kernel in pieces of that many (256 KiB) */
     RANDOM_TRIES = 64,
-    WORD_HASHES = 1 << 19,    /* how many values the hash bits in a slot have */
-    RECALL_BUCKETS = 1 << 15, /* from here on the hashes of four buckets are different in these bits: they need not be computed again */
+    WORD_POINTS = 1 << 19,    /* how many values the point's bits in a slot have */
+    RECALL_BUCKETS = 1 << 15, /* from here on the points of four buckets are different in these bits: they need not be computed again */
     RECALL_DISTANCE = 32,     /* how far to look back for the home */
 };
 
-#define HASH_END (UINT64_C(1) << 32)
+#define LINE_END (UINT64_C(1) << 32)
 
 /* What an empty table points to, so that a search needs no special case. Never written. */
 static const struct table_bucket no_bucket;
@@ -47,13 +47,16 @@ static bool is_unallocated(const struct table *t) { return t->now.buckets == &no
 
 /* --- buckets --- */
 
-static inline uint64_t home_of(uint64_t hash, uint64_t count) { return ((hash >> 32) * count) >> 32; }
+/* Where the line puts a hash: its upper 32 bits are point_hi, the bits below it the tag's. The scramble is odd, so different hashes have different points. */
+static inline uint64_t point_of(const struct table *t, uint64_t hash) { return hash * t->scramble; }
 
-/* The smallest hash_hi whose home is bucket b or a later one. */
-static inline uint64_t first_hash_of(uint64_t b, uint64_t count) { return ((b << 32) + count - 1) / count; }
+static inline uint64_t home_of(uint64_t point, uint64_t count) { return ((point >> 32) * count) >> 32; }
 
-/* Bits that neither the home bucket nor the choice of the shard (hash % shards) has used up. */
-static inline uint8_t tag_of(uint64_t hash) { return (uint8_t)(0x80 | (hash >> 24 & 0x7f)); }
+/* The smallest point_hi whose home is bucket b or a later one. */
+static inline uint64_t first_point_of(uint64_t b, uint64_t count) { return ((b << 32) + count - 1) / count; }
+
+/* Bits that neither the home bucket nor, the scramble being odd, the choice of the shard (hash % shards) has used up. */
+static inline uint8_t tag_of(uint64_t point) { return (uint8_t)(0x80 | (point >> 24 & 0x7f)); }
 
 /* The slots whose tag is this one, as bits. */
 static inline unsigned slots_with(const struct table_bucket *b, uint8_t tag)
@@ -72,20 +75,20 @@ static inline unsigned used_slots(const struct table_bucket *b) { return ~slots_
 
 static inline uint64_t next_bucket(const struct table_array *a, uint64_t b) { return b + 1 == a->count ? 0 : b + 1; }
 
-static inline struct table_array *array_of(struct table *t, uint64_t hash)
+static inline struct table_array *array_of(struct table *t, uint64_t point)
 {
-    return likely(hash >> 32 < t->frontier) ? &t->now : &t->old;
+    return likely(point >> 32 < t->frontier) ? &t->now : &t->old;
 }
 
-static inline uint64_t entry_hash(const struct table *t, const struct entry *e) { return keyhash(entry_key(e), t->seed); }
+static inline uint64_t entry_point(const struct table *t, const struct entry *e) { return point_of(t, keyhash(entry_key(e), t->seed)); }
 
-/* The hash's part of a slot's word, and back. */
-static inline uint64_t word_bits(uint64_t hash) { return hash >> 35 << 48 | (hash >> 32 & 7); }
-static inline uint64_t word_hash(uint64_t word) { return word >> 48 << 3 | (word & 7); }
+/* The point's part of a slot's word, and back. */
+static inline uint64_t word_bits(uint64_t point) { return point >> 35 << 48 | (point >> 32 & 7); }
+static inline uint64_t word_point(uint64_t word) { return word >> 48 << 3 | (word & 7); }
 
-static struct table_slot *array_insert(struct table_array *a, uint64_t hash_hi, uint8_t tag, uint64_t word)
+static struct table_slot *array_insert(struct table_array *a, uint64_t point_hi, uint8_t tag, uint64_t word)
 {
-    uint64_t at = home_of(hash_hi << 32, a->count);
+    uint64_t at = home_of(point_hi << 32, a->count);
     struct table_bucket *b = &a->buckets[at];
     unsigned room = slots_with(b, 0);
     for (uint64_t passed = 0; unlikely(!room); passed++) {
@@ -101,9 +104,9 @@ static struct table_slot *array_insert(struct table_array *a, uint64_t hash_hi, 
     return &b->slot[i];
 }
 
-/* hash_hi from what the array itself knows. The entry in bucket `at` has its home there, or in one of the buckets right before it that passed
- * entries on; if all their hashes lie within 2^19, the slot's bits of hash_hi tell which it is. False: only the key can tell. */
-static bool recall_hash(const struct table_array *a, uint64_t at, uint64_t word, uint64_t *hash_hi)
+/* point_hi from what the array itself knows. The entry in bucket `at` has its home there, or in one of the buckets right before it that passed
+ * entries on; if all their points lie within 2^19, the slot's bits of point_hi tell which it is. False: only the key can tell. */
+static bool recall_point(const struct table_array *a, uint64_t at, uint64_t word, uint64_t *point_hi)
 {
     if (a->count < RECALL_BUCKETS) return false;
     uint64_t first = at;
@@ -111,20 +114,20 @@ static bool recall_hash(const struct table_array *a, uint64_t at, uint64_t word,
         if (first == 0 || at - first == RECALL_DISTANCE) return false;
         first--;
     }
-    uint64_t from = first_hash_of(first, a->count), end = first_hash_of(at + 1, a->count);
-    if (end - from > WORD_HASHES) return false;
-    *hash_hi = from + ((word_hash(word) - from) & (WORD_HASHES - 1));
-    CHECK(*hash_hi < end);
+    uint64_t from = first_point_of(first, a->count), end = first_point_of(at + 1, a->count);
+    if (end - from > WORD_POINTS) return false;
+    *point_hi = from + ((word_point(word) - from) & (WORD_POINTS - 1));
+    CHECK(*point_hi < end);
     return true;
 }
 
-/* hash_hi of the entry in slot i of bucket `at`. */
-static inline uint64_t slot_hash(const struct table *t, const struct table_array *a, uint64_t at, unsigned i)
+/* point_hi of the entry in slot i of bucket `at`. */
+static inline uint64_t slot_point(const struct table *t, const struct table_array *a, uint64_t at, unsigned i)
 {
     const struct table_slot *slot = &a->buckets[at].slot[i];
-    uint64_t hash_hi;
-    if (recall_hash(a, at, slot->word, &hash_hi)) return hash_hi;
-    return entry_hash(t, table_entry(slot)) >> 32;
+    uint64_t point_hi;
+    if (recall_point(a, at, slot->word, &point_hi)) return point_hi;
+    return entry_point(t, table_entry(slot)) >> 32;
 }
 
 /* Empties slot i of bucket `at`, which holds an entry with that home. */
@@ -173,10 +176,21 @@ static uint64_t grown(uint64_t count)
     return count + count / (count < RECALL_BUCKETS ? 4 : 8);
 }
 
-void table_init(struct table *t, struct arena *a, uint64_t seed, size_t expected)
+/* A new scramble. Its bits come from all bits of r (the steps are those of SplitMix64), so that neighbouring r give orders that are strangers, too. Only an
+ * empty table may take one: the entries' places and everybody's cursors change. */
+static void set_scramble(struct table *t, uint64_t r)
 {
+    r += UINT64_C(0x9e3779b97f4a7c15);
+    r = (r ^ r >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    r = (r ^ r >> 27) * UINT64_C(0x94d049bb133111eb);
+    __atomic_store_n(&t->scramble, (r ^ r >> 31) | 1, __ATOMIC_RELAXED);
+}
+
+void table_init(struct table *t, struct arena *a, uint64_t seed, uint64_t r, size_t expected)
+{
+    set_scramble(t, r);
     set_array(&t->old, NULL, 0);
-    set_frontier(t, HASH_END);
+    set_frontier(t, LINE_END);
     t->moved = t->entries = 0;
     t->seed = seed;
     t->arena = a;
@@ -188,7 +202,7 @@ void table_fini(struct table *t)
 {
     array_release(t, &t->now);
     array_release(t, &t->old);
-    table_init(t, t->arena, t->seed, 0);
+    table_init(t, t->arena, t->seed, t->scramble, 0);
 }
 
 uint64_t table_hash(const struct table *t, struct slice key) { return keyhash(key, t->seed); }
@@ -219,7 +233,7 @@ static void account_piece(struct table *t, uint64_t from)
 static void finish_moving(struct table *t)
 {
     struct table_array old = t->old;
-    set_frontier(t, HASH_END);
+    set_frontier(t, LINE_END);
     set_array(&t->old, NULL, 0);
     t->moved = 0;
     arena_set_away(t->arena, t->now.buckets, array_bytes(&t->now), 0);
@@ -237,14 +251,14 @@ static void move_from(struct table *t, uint64_t at, uint64_t end)
     struct table_bucket *b = &t->old.buckets[at];
     for (unsigned used = used_slots(b); used; used &= used - 1) {
         unsigned i = (unsigned)__builtin_ctz(used);
-        uint64_t hash_hi = slot_hash(t, &t->old, at, i), home = home_of(hash_hi << 32, t->old.count);
+        uint64_t point_hi = slot_point(t, &t->old, at, i), home = home_of(point_hi << 32, t->old.count);
         if (home >= end) continue;
-        array_insert(&t->now, hash_hi, b->tag[i], b->slot[i].word);
+        array_insert(&t->now, point_hi, b->tag[i], b->slot[i].word);
         array_remove(&t->old, home, at, i);
     }
 }
 
-/* For a table too small to recall hashes: its entries will be read. */
+/* For a table too small to recall points: its entries will be read. */
 static void prefetch_entries(const struct table_array *a, uint64_t from, uint64_t end)
 {
     if (a->count >= RECALL_BUCKETS) return;
@@ -274,7 +288,7 @@ bool table_step(struct table *t, unsigned buckets)
         uint64_t from = t->moved, end = from + n < t->old.count ? from + n : t->old.count;
         move_homes(t, end);
         t->moved = end;
-        set_frontier(t, first_hash_of(end, t->old.count));
+        set_frontier(t, first_point_of(end, t->old.count));
         if (end == t->old.count) {
             finish_moving(t);
             if (is_sparse(t)) start_moving(t, buckets_for(t->entries));
@@ -309,9 +323,10 @@ static void give_room(struct table *t)
 
 struct table_slot *table_find(struct table *t, uint64_t hash, struct slice key)
 {
-    struct table_array *a = array_of(t, hash);
-    uint64_t at = home_of(hash, a->count), bits = word_bits(hash);
-    uint8_t tag = tag_of(hash);
+    uint64_t point = point_of(t, hash);
+    struct table_array *a = array_of(t, point);
+    uint64_t at = home_of(point, a->count), bits = word_bits(point);
+    uint8_t tag = tag_of(point);
     for (uint64_t n = a->count; n; n--) {
         struct table_bucket *b = &a->buckets[at];
         for (unsigned hits = slots_with(b, tag); hits; hits &= hits - 1) {
@@ -327,9 +342,10 @@ struct table_slot *table_find(struct table *t, uint64_t hash, struct slice key)
 
 struct table_slot *table_find_entry(struct table *t, uint64_t hash, const struct entry *e)
 {
-    struct table_array *a = array_of(t, hash);
-    uint64_t at = home_of(hash, a->count), word = word_bits(hash) | (uintptr_t)e;
-    uint8_t tag = tag_of(hash);
+    uint64_t point = point_of(t, hash);
+    struct table_array *a = array_of(t, point);
+    uint64_t at = home_of(point, a->count), word = word_bits(point) | (uintptr_t)e;
+    uint8_t tag = tag_of(point);
     for (uint64_t n = a->count; n; n--) {
         struct table_bucket *b = &a->buckets[at];
         for (unsigned hits = slots_with(b, tag); hits; hits &= hits - 1) {
@@ -347,22 +363,24 @@ struct table_slot *table_insert(struct table *t, uint64_t hash, struct entry *e)
     CHECK(((uintptr_t)e & ~TABLE_ADDRESS_MASK) == 0);
     make_room(t);
     t->entries++;
-    struct table_array *a = array_of(t, hash);
+    uint64_t point = point_of(t, hash);
+    struct table_array *a = array_of(t, point);
     CHECK(a->buckets);
-    return array_insert(a, hash >> 32, tag_of(hash), word_bits(hash) | (uintptr_t)e);
+    return array_insert(a, point >> 32, tag_of(point), word_bits(point) | (uintptr_t)e);
 }
 
 void table_remove(struct table *t, uint64_t hash, struct table_slot *slot)
 {
-    struct table_array *a = array_of(t, hash);
+    uint64_t point = point_of(t, hash);
+    struct table_array *a = array_of(t, point);
     struct table_bucket *b = (struct table_bucket *)((uintptr_t)slot & ~(uintptr_t)(sizeof *b - 1));
     CHECK(b >= a->buckets && b < a->buckets + a->count && slot->word);
-    array_remove(a, home_of(hash, a->count), (uint64_t)(b - a->buckets), (unsigned)(slot - b->slot));
-    t->entries--;
+    array_remove(a, home_of(point, a->count), (uint64_t)(b - a->buckets), (unsigned)(slot - b->slot));
+    if (unlikely(--t->entries == 0)) set_scramble(t, t->scramble);
     give_room(t);
 }
 
-/* Visits the entries with a hash_hi in [from, end), all of which have home `home`. */
+/* Visits the entries with a point_hi in [from, end), all of which have home `home`. */
 static size_t scan_home(struct table *t, const struct table_array *a, uint64_t home, uint64_t from, uint64_t end,
                         void (*visit)(void *ctx, struct entry *e), void *ctx)
 {
@@ -372,8 +390,8 @@ static size_t scan_home(struct table *t, const struct table_array *a, uint64_t h
         const struct table_bucket *b = &a->buckets[at];
         for (unsigned used = used_slots(b); used; used &= used - 1) {
             unsigned i = (unsigned)__builtin_ctz(used);
-            uint64_t hash_hi = slot_hash(t, a, at, i);
-            if (hash_hi < from || hash_hi >= end) continue;
+            uint64_t point_hi = slot_point(t, a, at, i);
+            if (point_hi < from || point_hi >= end) continue;
             visit(ctx, table_entry(&b->slot[i]));
             visited++;
         }
@@ -388,14 +406,14 @@ void table_scan(struct table *t, uint64_t *cursor, size_t want, void (*visit)(vo
     uint64_t at = *cursor;
     size_t visited = 0;
     do {
-        if (at >= HASH_END) break;
+        if (at >= LINE_END) break;
         struct table_array *a = array_of(t, at << 32);
-        uint64_t home = home_of(at << 32, a->count), end = first_hash_of(home + 1, a->count);
+        uint64_t home = home_of(at << 32, a->count), end = first_point_of(home + 1, a->count);
         if (a == &t->now && end > t->frontier) end = t->frontier;
         visited += scan_home(t, a, home, at, end, visit, ctx);
         at = end;
     } while (visited < want);
-    *cursor = at < HASH_END ? at : 0;
+    *cursor = at < LINE_END ? at : 0;
 }
 
 /* Any entry from bucket `at` on, around the corner if need be. */
@@ -431,17 +449,19 @@ struct entry *table_random(struct table *t, uint64_t r)
 
 void table_prefetch_bucket(const struct table *t, uint64_t hash)
 {
-    const struct table_array *a = hash >> 32 < __atomic_load_n(&t->frontier, __ATOMIC_RELAXED) ? &t->now : &t->old;
+    uint64_t point = hash * __atomic_load_n(&t->scramble, __ATOMIC_RELAXED);
+    const struct table_array *a = point >> 32 < __atomic_load_n(&t->frontier, __ATOMIC_RELAXED) ? &t->now : &t->old;
     uint64_t count = __atomic_load_n(&a->count, __ATOMIC_RELAXED);
     uintptr_t base = (uintptr_t)__atomic_load_n(&a->buckets, __ATOMIC_RELAXED);
-    prefetch_line((const void *)(base + home_of(hash, count) * sizeof(struct table_bucket)));
+    prefetch_line((const void *)(base + home_of(point, count) * sizeof(struct table_bucket)));
 }
 
 void table_prefetch_entry(const struct table *t, uint64_t hash)
 {
-    const struct table_array *a = hash >> 32 < t->frontier ? &t->now : &t->old;
-    const struct table_bucket *b = &a->buckets[home_of(hash, a->count)];
-    for (unsigned hits = slots_with(b, tag_of(hash)); hits; hits &= hits - 1) {
+    uint64_t point = point_of(t, hash);
+    const struct table_array *a = point >> 32 < t->frontier ? &t->now : &t->old;
+    const struct table_bucket *b = &a->buckets[home_of(point, a->count)];
+    for (unsigned hits = slots_with(b, tag_of(point)); hits; hits &= hits - 1) {
         const char *e = (const char *)table_entry(&b->slot[__builtin_ctz(hits)]);
         for (unsigned line = 0; line < ENTRY_LINES; line++) prefetch_line(e + 64 * line);
     }
@@ -455,72 +475,39 @@ size_t table_bytes(const struct table *t)
 
 /* --- walking and checking --- */
 
-static uint64_t common_divisor(uint64_t a, uint64_t b)
-{
-    while (b) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-/* About the golden ratio of the count and without a common divisor: every bucket is met once, neighbours far apart. */
-static uint64_t stride_for(uint64_t count)
-{
-    uint64_t stride = (uint64_t)((double)count * 0.6180339887) | 1;
-    while (count > 1 && common_divisor(count, stride) != 1) stride++;
-    return stride;
-}
-
-static void iter_enter(struct table_iter *it, bool in_old)
-{
-    const struct table_array *a = in_old ? &it->t->old : &it->t->now;
-    it->in_old = in_old;
-    it->bucket = it->visited = it->slot = 0;
-    it->stride = stride_for(a->count);
-}
-
-void table_iter_init(struct table_iter *it, const struct table *t)
-{
-    it->t = t;
-    iter_enter(it, false);
-}
+void table_iter_init(struct table_iter *it, const struct table *t) { *it = (struct table_iter){.t = t}; }
 
 struct entry *table_iter_next(struct table_iter *it)
 {
     for (;;) {
         const struct table_array *a = it->in_old ? &it->t->old : &it->t->now;
-        while (it->visited < a->count) {
+        for (; it->bucket < a->count; it->bucket++, it->slot = 0) {
             unsigned used = used_slots(&a->buckets[it->bucket]) >> it->slot;
-            if (used) {
-                unsigned slot = it->slot + (unsigned)__builtin_ctz(used);
-                it->slot = slot + 1;
-                return table_entry(&a->buckets[it->bucket].slot[slot]);
-            }
-            it->slot = 0;
-            it->visited++;
-            it->bucket = (it->bucket + it->stride) % a->count;
+            if (!used) continue;
+            unsigned slot = it->slot + (unsigned)__builtin_ctz(used);
+            it->slot = slot + 1;
+            return table_entry(&a->buckets[it->bucket].slot[slot]);
         }
         if (it->in_old) return NULL;
-        iter_enter(it, true);
+        it->in_old = true;
+        it->bucket = it->slot = 0;
     }
 }
 
 /* Counts an array's overflows again and compares; gives its number of entries. */
-static uint64_t array_check(const struct table *t, const struct table_array *a, uint64_t from_hash, uint64_t end_hash)
+static uint64_t array_check(const struct table *t, const struct table_array *a, uint64_t from_point, uint64_t end_point)
 {
     uint64_t entries = 0;
     uint32_t *passed = mem_zalloc((a->count + 1) * sizeof *passed);
     for (uint64_t at = 0; at < a->count; at++)
         for (unsigned used = used_slots(&a->buckets[at]); used; used &= used - 1) {
             unsigned i = (unsigned)__builtin_ctz(used);
-            uint64_t hash = entry_hash(t, table_entry(&a->buckets[at].slot[i]));
-            CHECK(slot_hash(t, a, at, i) == hash >> 32);
-            CHECK(word_hash(a->buckets[at].slot[i].word) == (hash >> 32 & (WORD_HASHES - 1)));
-            CHECK(hash >> 32 >= from_hash && hash >> 32 < end_hash);
-            CHECK(a->buckets[at].tag[i] == tag_of(hash));
-            for (uint64_t b = home_of(hash, a->count); b != at; b = next_bucket(a, b)) passed[b]++;
+            uint64_t point = entry_point(t, table_entry(&a->buckets[at].slot[i]));
+            CHECK(slot_point(t, a, at, i) == point >> 32);
+            CHECK(word_point(a->buckets[at].slot[i].word) == (point >> 32 & (WORD_POINTS - 1)));
+            CHECK(point >> 32 >= from_point && point >> 32 < end_point);
+            CHECK(a->buckets[at].tag[i] == tag_of(point));
+            for (uint64_t b = home_of(point, a->count); b != at; b = next_bucket(a, b)) passed[b]++;
             entries++;
         }
     for (uint64_t at = 0; at < a->count; at++) {
@@ -535,10 +522,10 @@ void table_check(const struct table *t)
 {
     uint64_t entries = array_check(t, &t->now, 0, t->frontier);
     if (t->old.buckets) {
-        CHECK(t->frontier == first_hash_of(t->moved, t->old.count));
-        entries += array_check(t, &t->old, t->frontier, HASH_END);
+        CHECK(t->frontier == first_point_of(t->moved, t->old.count));
+        entries += array_check(t, &t->old, t->frontier, LINE_END);
     } else {
-        CHECK(t->frontier == HASH_END);
+        CHECK(t->frontier == LINE_END);
     }
     CHECK(entries == t->entries);
 }

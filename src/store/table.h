@@ -1,14 +1,18 @@
-/* A hash table of entries, ordered by hash, that grows and shrinks in steps.
+/* A hash table of entries, in the order of their points on a line, that grows and shrinks in steps.
  *
- * Buckets are one cache line: seven tags, an overflow counter, seven slots. A key's home bucket is
- * floor(hash_hi * buckets / 2^32) with hash_hi the upper 32 bits of its hash: monotone in the hash. A full bucket passes keys on to the next
- * one (wrapping), counting them in its overflow byte (saturating); a search ends at the first bucket nobody passed.
+ * A key's point is its hash times the table's scramble, a random odd number. Buckets are one cache line: seven tags, an overflow counter, seven slots. A
+ * key's home bucket is floor(point_hi * buckets / 2^32) with point_hi the upper 32 bits of its point: monotone in the point. A full bucket passes keys on to the
+ * next one (wrapping), counting them in its overflow byte (saturating); a search ends at the first bucket nobody passed.
  *
- * Because buckets are in hash order,
+ * Because buckets are in the order of points,
  *  - the number of buckets need not be a power of two: the table grows by an eighth, not by doubling, and stays fuller;
- *  - while it grows, everything below the frontier hash is in the new array and everything from it on in the old one: a
+ *  - while it grows, everything below the frontier is in the new array and everything from it on in the old one: a
  *    search looks in one place, and each change moves a few buckets more (no stall, see TABLE_STEP_BUCKETS);
- *  - a scan is a walk along the hash line, its cursor a hash: growing or shrinking in between loses and repeats nothing.
+ *  - a scan is a walk along the line, its cursor a point: growing or shrinking in between loses and repeats nothing.
+ *
+ * Why a scramble: keys often arrive in the order in which another table gave them away (SSCAN here, SADD there; a log or a dump written by a walk). Were that
+ * this table's order too, they would all crowd into the part of the line that has been reached, in an array whose size is right for the whole of it, and each
+ * insert would pass thousands of full buckets. So each table has a line of its own, and a new one whenever it is empty: then no cursor has anything to lose.
  *
  * Invariants (table_check): I1 every entry is findable; I2 overflow bytes below 255 are exact; I3 nothing below the frontier is in
  * the old array, nothing from it on in the new one; I4 count is exact.
@@ -26,14 +30,14 @@ struct entry;
 
 enum { TABLE_SLOTS = 7, TABLE_STEP_BUCKETS = 4 };
 
-/* An entry's address, which is a multiple of 8 and below 2^48, with 19 bits of the hash around it (bits 0-18 of hash_hi: 3 below, 16 above). With them a search
+/* An entry's address, which is a multiple of 8 and below 2^48, with 19 bits of the point around it (bits 0-18 of point_hi: 3 below, 16 above). With them a search
  * compares almost only the key it looks for, and a large table moves without touching its entries. 0: empty. */
 struct table_slot {
     uint64_t word;
 };
 
 struct table_bucket {
-    _Alignas(64) uint8_t tag[8]; /* 0 = empty, else 0x80 | 7 bits of the hash; [7] = overflow count */
+    _Alignas(64) uint8_t tag[8]; /* 0 = empty, else 0x80 | 7 bits of the point; [7] = overflow count */
     struct table_slot slot[TABLE_SLOTS];
 };
 
@@ -59,13 +63,15 @@ struct table {
     struct table_array now;  /* the array new entries below the frontier go to */
     struct table_array old;  /* being emptied; buckets NULL when the table is not moving */
     uint64_t moved;          /* buckets of old already emptied */
-    uint64_t frontier;       /* smallest hash_hi that is still in old; 2^32 when not moving */
+    uint64_t frontier;       /* smallest point_hi that is still in old; 2^32 when not moving */
     uint64_t entries;
-    uint64_t seed;
+    uint64_t seed;           /* of the key hash */
+    uint64_t scramble;       /* odd; changes only while the table is empty */
     struct arena *arena;     /* keeps */
 };
 
-void table_init(struct table *t, struct arena *a, uint64_t seed, size_t expected); /* allocates lazily if expected is 0 */
+/* r is a random number, no two tables' the same if it can be: it chooses the scramble. Allocates lazily if expected is 0. */
+void table_init(struct table *t, struct arena *a, uint64_t seed, uint64_t r, size_t expected);
 void table_fini(struct table *t); /* releases the arrays, not the entries */
 
 uint64_t table_hash(const struct table *t, struct slice key);
@@ -83,9 +89,9 @@ void table_remove(struct table *t, uint64_t hash, struct table_slot *slot);
 /* Moves up to n buckets if the table is growing or shrinking; true while there is more to do. */
 bool table_step(struct table *t, unsigned buckets);
 
-/* Walks the hash line from *cursor (0 at first) over at least one bucket and until at least `want` entries were visited, calling visit for each entry;
+/* Walks the line from *cursor (0 at first) over at least one bucket and until at least `want` entries were visited, calling visit for each entry;
  * the visited bucket's entries may be removed by the visitor only if it stops using the table through this call (use table_scan + later removal instead).
- * Sets *cursor to 0 at the end. Cursors are below 2^32 and stay valid over any change: every entry present throughout is visited. */
+ * Sets *cursor to 0 at the end. Cursors are below 2^32 and stay valid over any change: every entry present throughout is visited (if the table was empty in between, there is none). */
 void table_scan(struct table *t, uint64_t *cursor, size_t want, void (*visit)(void *ctx, struct entry *e), void *ctx);
 
 /* A random entry (nearly uniform), NULL if empty. r is a random number. */
@@ -99,13 +105,12 @@ void table_prefetch_entry(const struct table *t, uint64_t hash);
 size_t table_bytes(const struct table *t); /* what its arrays occupy in the arena; of large moving ones the arena may count less: parts are away */
 void table_check(const struct table *t);
 
-/* Walks all entries of a table that does not change meanwhile, with wide strides over the buckets: entries that are put into another table as they
- * come must not come in hash order, or they would all crowd into the same end of it while it is small. */
+/* Walks all entries of a table that does not change meanwhile, in no order that means anything outside it. */
 struct table_iter {
     const struct table *t;
     bool in_old;
     unsigned slot;
-    uint64_t bucket, stride, visited; /* buckets, of the array in hand */
+    uint64_t bucket; /* of the array in hand */
 };
 void table_iter_init(struct table_iter *it, const struct table *t);
 struct entry *table_iter_next(struct table_iter *it); /* NULL at the end */

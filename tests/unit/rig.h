@@ -147,7 +147,7 @@ static inline struct rig *rig_new(uint32_t workers, uint32_t shards)
     struct rig *r = mem_zalloc(sizeof *r);
     clock_calibrate();
     r->table = command_table_new(families, sizeof families / sizeof families[0]);
-    r->engine = engine_new(shards, 42, r->table);
+    r->engine = engine_new(shards, 42, 43, r->table);
     r->engine->ticks_per_ms = UINT64_MAX; /* no worker looks at the clock of its own accord */
     r->n_workers = workers;
     for (uint32_t i = 0; i < workers; i++) {

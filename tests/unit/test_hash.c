@@ -33,7 +33,7 @@ static int setup(void **state)
     struct world *w = mem_zalloc(sizeof *w);
     w->arena = arena_new();
     w->limits = (struct store_limits){.hash_entries = 128, .hash_value = 64};
-    w->kit = (struct kit){.arena = w->arena, .seed = 3, .limits = &w->limits};
+    w->kit = (struct kit){.arena = w->arena, .seed = 3, .rng = &w->rng, .limits = &w->limits};
     w->e = hash_new(&w->kit, SLICE("the key"));
     rng_init(&w->rng, 11);
     *state = w;

@@ -25,7 +25,9 @@
 static const struct store_limits limits = {
     .hash_entries = 128, .hash_value = 64, .set_ints = 512, .set_entries = 128, .set_value = 64, .zset_entries = 128, .zset_value = 64, .list_size = -2};
 
-static struct kit kit_open(void) { return (struct kit){arena_new(), 7, &limits}; }
+static struct rng chance = {1};
+
+static struct kit kit_open(void) { return (struct kit){arena_new(), 7, &chance, &limits}; }
 
 static void value_free(const struct kit *k, struct entry *e)
 {

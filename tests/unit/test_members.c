@@ -28,10 +28,10 @@ static int setup(void **state)
 {
     struct world *w = mem_zalloc(sizeof *w);
     w->arena = arena_new();
-    w->kit = (struct kit){.arena = w->arena, .seed = 42};
+    w->kit = (struct kit){.arena = w->arena, .seed = 42, .rng = &w->rng};
+    rng_init(&w->rng, 7);
     w->m = members_new(&w->kit, 0);
     w->len = mem_zalloc(KEYS * sizeof *w->len);
-    rng_init(&w->rng, 7);
     *state = w;
     return 0;
 }
@@ -174,6 +174,30 @@ static void the_iterator_gives_every_member_once(void **state)
     for (uint32_t i = 0; i < KEYS; i++) assert_int_equal(seen[i], w->len[i] != 0);
 }
 
+/* Or SSCAN of one set and SADD to another would crowd the second one's table. */
+static void the_order_of_one_body_is_not_that_of_another(void **state)
+{
+    struct world *w = *state;
+    struct members *other = members_new(&w->kit, 0);
+    bool added;
+    uint32_t same = 0, before = KEYS, follows[KEYS] = {0};
+    char text[32];
+    for (uint32_t i = 0; i < KEYS; i++) {
+        put(w, i, 0);
+        members_put(other, name(text, i), slice_of(NULL, 0), &added);
+    }
+    struct members_iter it;
+    members_iter_init(&it, w->m);
+    for (struct entry *e; (e = members_iter_next(&it)); before = number(entry_key(e)))
+        if (before < KEYS) follows[before] = number(entry_key(e));
+    before = KEYS;
+    members_iter_init(&it, other);
+    for (struct entry *e; (e = members_iter_next(&it)); before = number(entry_key(e)))
+        if (before < KEYS) same += follows[before] == number(entry_key(e));
+    assert_true(same < 20);
+    members_free(other);
+}
+
 static void count_visit(void *ctx, struct entry *e) { ((uint8_t *)ctx)[number(entry_key(e))]++; }
 
 static void a_scan_over_changes_visits_what_stays_throughout(void **state)
@@ -223,6 +247,7 @@ int main(void)
         TEST(a_member_may_be_deleted_by_its_own_bytes),
         TEST(empty_members_and_empty_values_are_members),
         TEST(the_iterator_gives_every_member_once),
+        TEST(the_order_of_one_body_is_not_that_of_another),
         TEST(a_scan_over_changes_visits_what_stays_throughout),
         TEST(a_cursor_beyond_the_hash_line_ends_the_scan),
         TEST(random_members_reach_everyone_about_equally),

@@ -37,7 +37,7 @@ static int setup(void **state)
     struct world *w = mem_zalloc(sizeof *w);
     w->arena = arena_new();
     w->limits = (struct store_limits){.set_ints = 512, .set_entries = 128, .set_value = 64};
-    w->kit = (struct kit){.arena = w->arena, .seed = 3, .limits = &w->limits};
+    w->kit = (struct kit){.arena = w->arena, .seed = 3, .rng = &w->rng, .limits = &w->limits};
     w->step = 1;
     rng_init(&w->rng, 11);
     *state = w;

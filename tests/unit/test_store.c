@@ -490,6 +490,32 @@ static void a_place_outlives_the_expiry_of_other_keys(void **state)
     store_free(s);
 }
 
+static void note_scrambles(struct store *s, uint16_t db, uint64_t *scrambles, unsigned *n)
+{
+    store_apply(s, &(struct op){.kind = OP_SET, .db = db, .key = SLICE("k"), .value = SLICE("v")}, NULL);
+    scrambles[(*n)++] = s->dbs[db]->keys.scramble;
+    scrambles[(*n)++] = s->dbs[db]->expiring.scramble;
+}
+
+/* Databases, their indexes of expiring keys, flushed and emptied ones, those of other shards: keys go from any of them to any other in order. */
+static void every_table_has_an_order_of_its_own(void **state)
+{
+    struct store *one = store_new(1, &limits, 1), *two = store_new(1, &limits, 2);
+    uint64_t scrambles[16];
+    unsigned n = 0;
+    note_scrambles(one, 0, scrambles, &n);
+    note_scrambles(one, 1, scrambles, &n);
+    note_scrambles(two, 0, scrambles, &n);
+    store_apply(one, &(struct op){.kind = OP_FLUSH}, NULL);
+    note_scrambles(one, 0, scrambles, &n);
+    store_apply(one, &(struct op){.kind = OP_DEL, .key = SLICE("k")}, NULL);
+    scrambles[n++] = one->dbs[0]->keys.scramble;
+    for (unsigned i = 0; i < n; i++)
+        for (unsigned j = 0; j < i; j++) assert_int_not_equal(scrambles[i], scrambles[j]);
+    store_free(one);
+    store_free(two);
+}
+
 static void changes_reach_watchers_and_waiters(void **state)
 {
     struct store *s = store_new(1, &limits, 1);
@@ -640,6 +666,7 @@ int main(void)
         cmocka_unit_test(every_op_does_what_the_twin_does_and_the_recorded_ops_rebuild_the_store),
         cmocka_unit_test(an_expired_key_is_hidden_while_expiry_is_paused_and_a_write_still_meets_it),
         cmocka_unit_test(a_place_outlives_the_expiry_of_other_keys),
+        cmocka_unit_test(every_table_has_an_order_of_its_own),
         cmocka_unit_test(changes_reach_watchers_and_waiters),
         cmocka_unit_test(an_entry_may_be_deleted_by_its_own_key),
         cmocka_unit_test(active_expiry_deletes_all_that_expired_and_nothing_else),

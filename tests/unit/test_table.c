@@ -41,7 +41,7 @@ static size_t number_of(const struct entry *e)
 static void world_init(struct world *w, size_t keys, uint64_t seed)
 {
     w->arena = arena_new();
-    table_init(&w->table, w->arena, seed, 0);
+    table_init(&w->table, w->arena, seed, seed, 0);
     w->twin = (struct twin){calloc(keys, sizeof *w->twin.in), calloc(keys, sizeof *w->twin.seen), keys, 0};
     rng_init(&w->rng, seed + 1);
 }
@@ -221,7 +221,7 @@ static void a_random_pick_finds_the_last_entry_of_a_large_table(void **state)
 {
     struct world w;
     world_init(&w, 1, 3);
-    table_init(&w.table, w.arena, 3, 50000);
+    table_init(&w.table, w.arena, 3, 3, 50000);
     put(&w, 0);
     for (unsigned k = 0; k < 100; k++) assert_ptr_equal(table_random(&w.table, rng_u64(&w.rng)), w.twin.in[0]);
     world_fini(&w);
@@ -233,7 +233,7 @@ static void memory_per_entry_stays_within_its_band(void **state)
     enum { KEYS = 1500000 };
     struct arena *arena = arena_new(), *entries = arena_new();
     struct table t;
-    table_init(&t, arena, 17, 0);
+    table_init(&t, arena, 17, 17, 0);
     double worst = 0, best = 1000;
     unsigned moving = 0;
     for (uint32_t i = 0; i < KEYS; i++) {
@@ -260,7 +260,7 @@ static void a_large_table_stays_whole_while_it_grows_and_shrinks(void **state)
     enum { KEYS = 600000, LEFT = 1000 };
     struct arena *arena = arena_new();
     struct table t;
-    table_init(&t, arena, 23, 0);
+    table_init(&t, arena, 23, 23, 0);
     unsigned moving = 0;
     for (uint32_t i = 0; i < KEYS; i++) {
         struct entry *e = entry_new(arena, TYPE_STRING, ENC_BYTES, slice_of(&i, sizeof i), 0, 0);
@@ -287,6 +287,98 @@ static void a_large_table_stays_whole_while_it_grows_and_shrinks(void **state)
     arena_free(arena);
 }
 
+/* How many buckets in a row pass keys on, at most: what an insert or a search there has to walk. */
+static unsigned longest_run(const struct table_array *a)
+{
+    unsigned run = 0, longest = 0;
+    for (uint64_t i = 0; i < a->count; i++) {
+        run = a->buckets[i].tag[TABLE_SLOTS] ? run + 1 : 0;
+        if (run > longest) longest = run;
+    }
+    return longest;
+}
+
+/* Where a table is nearly full and everything is by chance, runs of 20 to 40 are met; keys that crowd make runs of thousands. */
+static void expect_no_crowd(const struct table *t)
+{
+    unsigned now = longest_run(&t->now), old = longest_run(&t->old);
+    if (now > 80 || old > 80) fail_msg("runs of %u and %u buckets at %zu entries", now, old, (size_t)t->entries);
+}
+
+struct order {
+    struct entry **e;
+    size_t n;
+};
+
+static void note_order(void *ctx, struct entry *e)
+{
+    struct order *o = ctx;
+    o->e[o->n++] = e;
+}
+
+/* A copy of the entries, in the order in which a scan or a walk gives them. */
+static struct order order_of(struct table *t, bool by_scan)
+{
+    struct order o = {calloc(t->entries, sizeof *o.e), 0};
+    uint64_t cursor = 0;
+    struct table_iter it;
+    table_iter_init(&it, t);
+    if (by_scan) {
+        do table_scan(t, &cursor, 100, note_order, &o);
+        while (cursor);
+    } else {
+        for (struct entry *e; (e = table_iter_next(&it));) note_order(&o, e);
+    }
+    assert_int_equal(o.n, t->entries);
+    return o;
+}
+
+static void insert_in_order(struct table *t, const struct order *o)
+{
+    for (size_t i = 0; i < o->n; i++) {
+        table_insert(t, table_hash(t, entry_key(o->e[i])), o->e[i]);
+        if (i % 500 == 0) expect_no_crowd(t);
+    }
+    table_check(t);
+}
+
+/* Tables that stand next to each other have neighbouring numbers in the worst case, and the same seed always. */
+static void keys_in_the_order_of_another_table_do_not_crowd(void **state)
+{
+    enum { KEYS = 60000 };
+    struct world w;
+    world_init(&w, KEYS, 5);
+    for (size_t i = 0; i < KEYS; i++) put(&w, i);
+    for (uint64_t r = 0; r < 8; r++) {
+        struct table other;
+        struct order o = order_of(&w.table, r % 2);
+        table_init(&other, w.arena, 5, 5 + 1 + r, 0);
+        insert_in_order(&other, &o);
+        table_fini(&other);
+        free(o.e);
+    }
+    world_fini(&w);
+}
+
+static void keys_in_a_tables_own_order_do_not_crowd_once_it_was_empty(void **state)
+{
+    enum { KEYS = 60000 };
+    struct world w;
+    world_init(&w, KEYS, 6);
+    for (size_t i = 0; i < KEYS; i++) put(&w, i);
+    struct order o = order_of(&w.table, true);
+    for (size_t i = 0; i < KEYS; i++) {
+        uint64_t hash = table_hash(&w.table, entry_key(o.e[i]));
+        table_remove(&w.table, hash, table_find_entry(&w.table, hash, o.e[i]));
+    }
+    while (table_step(&w.table, 1000)) {}
+    insert_in_order(&w.table, &o);
+    table_fini(&w.table);
+    insert_in_order(&w.table, &o);
+    free(o.e);
+    world_fini(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -297,6 +389,8 @@ int main(void)
         cmocka_unit_test(a_scan_visits_what_stays_exactly_once_while_the_table_shrinks),
         cmocka_unit_test(random_picks_are_nearly_uniform),
         cmocka_unit_test(a_random_pick_finds_the_last_entry_of_a_large_table),
+        cmocka_unit_test(keys_in_the_order_of_another_table_do_not_crowd),
+        cmocka_unit_test(keys_in_a_tables_own_order_do_not_crowd_once_it_was_empty),
         cmocka_unit_test(memory_per_entry_stays_within_its_band),
         cmocka_unit_test(a_large_table_stays_whole_while_it_grows_and_shrinks),
     };

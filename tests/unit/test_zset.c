@@ -24,6 +24,7 @@ struct pair {
 struct world {
     struct store_limits limits;
     struct kit kit;
+    struct rng rng; /* the kit's */
     struct entry *e;
     struct pair twin[TWIN_MAX];
     unsigned n;
@@ -34,7 +35,8 @@ static void world_init(struct world *w, uint32_t entries, uint32_t value)
     memset(w, 0, sizeof *w);
     w->limits.zset_entries = entries;
     w->limits.zset_value = value;
-    w->kit = (struct kit){.arena = arena_new(), .seed = 11, .limits = &w->limits};
+    rng_init(&w->rng, 1);
+    w->kit = (struct kit){.arena = arena_new(), .seed = 11, .rng = &w->rng, .limits = &w->limits};
     w->e = zset_new(&w->kit, SLICE("key"));
 }
 
