@@ -149,7 +149,7 @@ void config_get(struct config *cfg, struct slice pattern, void (*each)(void *ctx
     for (size_t i = 0; i < options_count(); i++) {
         if (options[i].flags & OPTION_START) continue;
         get_if_match(cfg, &options[i], options[i].name, pattern, each, ctx);
-        get_if_match(cfg, &options[i], options[i].alias, pattern, each, ctx);
+        for (int k = 0; k < OPTION_ALIASES; k++) get_if_match(cfg, &options[i], options[i].aliases[k], pattern, each, ctx);
     }
 }
 
@@ -175,7 +175,7 @@ static int read_change(const struct slice *pair, const struct change *before, si
     }
     if (!(o->flags & OPTION_RUNTIME)) return refuse(error, pair[0], "can't set immutable config");
     for (size_t i = 0; i < n; i++) {
-        if (before[i].option == o) return refuse(error, pair[0], "duplicate parameter");
+        if (before[i].option->field == o->field) return refuse(error, pair[0], "duplicate parameter");
     }
     change->option = o;
     if (optval_parse(o, pair[1], &change->value, why, sizeof why)) return refuse(error, pair[0], why);

@@ -36,8 +36,12 @@ struct config {
     char *unixsocket;  /* "" for none */
     char *data;        /* the data directory */
     char *logfile;     /* "" for standard error */
-    config_num appendfsync; /* enum journal_policy, modulo 3; changes at run time */
     config_num port, unixsocketperm, tcp_backlog, workers, databases, ephemeral, io_backend, log_format;
+
+    /* Durability. */
+    config_num sync_policy; /* enum journal_policy */
+    config_num max_wal_size, snapshot_interval_s /* 0: never */, dumps_kept;
+    config_num compression_profile /* enum compress_profile */, compression_min_size;
 
     /* Clients. */
     char *requirepass; /* guarded by lock: config_password_ok */
@@ -62,7 +66,7 @@ struct config {
 
     /* What programs written for Redis read or set, and what has no effect here. */
     struct {
-        char *save, *dbfilename, *pidfile;
+        char *dbfilename, *pidfile;
         config_num appendonly, no_appendfsync_on_rewrite, auto_aof_rewrite_percentage, auto_aof_rewrite_min_size;
         config_num rdbcompression, rdbchecksum, stop_writes_on_bgsave_error;
         config_num lazyfree_eviction, lazyfree_expire, lazyfree_server_del, lazyfree_user_del, lazyfree_user_flush;

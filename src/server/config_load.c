@@ -73,7 +73,8 @@ static int load_item(struct config *cfg, const struct toml *doc, size_t i, const
     }
     if (!o) return unknown(where, item->key, error);
     for (size_t k = 0; k < i; k++) {
-        if (config_toml_option(&doc->items[k]) != o) continue;
+        const struct option *earlier = config_toml_option(&doc->items[k]);
+        if (!earlier || earlier->field != o->field) continue;
         buf_printf(error, "%s: %s is set already in line %u", where, o->name, doc->items[k].line);
         return -1;
     }

@@ -89,7 +89,8 @@ static void rewrite_items(const struct config *cfg, const struct toml *doc, stru
 static bool is_named(const struct toml *doc, const struct option *o)
 {
     for (size_t i = 0; i < doc->count; i++) {
-        if (config_toml_option(&doc->items[i]) == o) return true;
+        const struct option *named = config_toml_option(&doc->items[i]);
+        if (named && named->field == o->field) return true;
     }
     return false;
 }
@@ -99,7 +100,7 @@ static void add_missing(const struct config *cfg, const struct toml *doc, struct
 {
     for (size_t i = 0; i < options_count(); i++) {
         const struct option *o = &options[i];
-        if (o->flags & OPTION_START || is_named(doc, o)) continue;
+        if (o->flags & (OPTION_START | OPTION_VIEW) || is_named(doc, o)) continue;
         struct buf present = {0};
         config_format(cfg, o, &present);
         if (!same_value(o, slice_str(o->fallback), buf_slice(&present))) {

@@ -11,10 +11,13 @@
 #define INT(lo, hi) .type = OPTION_INT, RANGE(lo, hi)
 #define BYTES(lo, hi) .type = OPTION_BYTES, RANGE(lo, hi)
 #define ENUM(list) .type = OPTION_ENUM, .words = (list)
+#define ALIAS(...) .aliases = {__VA_ARGS__}
 #define TEXT(longest) .type = OPTION_TEXT, .max = (longest)
 #define LIVE .flags = OPTION_RUNTIME
+#define VIEW .flags = OPTION_RUNTIME | OPTION_VIEW
 #define COMPAT .flags = OPTION_RUNTIME | OPTION_COMPAT
 #define COMPAT_FIXED .flags = OPTION_COMPAT
+#define IN(table, name_in_it) .section = (table), .key = (name_in_it)
 #define MB (1024ll * 1024)
 #define BIG INT64_MAX
 
@@ -24,7 +27,10 @@ static const char *const debug_words[] = {"no", "yes", "local", NULL};
 static const char *const io_words[] = {"auto", "epoll", "uring", NULL};
 static const char *const level_words[] = {"debug", "verbose", "notice", "warning", NULL};
 static const char *const format_words[] = {"text", "logfmt", NULL};
-static const char *const fsync_words[] = {"always", "everysec", "no", "EveryWrite", "EverySecond", "OsManaged", NULL}; /* twice the same three */
+/* Each list has the same three twice: both names of the option understand both languages, and answer in their own. */
+static const char *const fsync_words[] = {"always", "everysec", "no", "EveryWrite", "EverySecond", "OsManaged", NULL};
+static const char *const sync_words[] = {"EveryWrite", "EverySecond", "OsManaged", "always", "everysec", "no", NULL};
+static const char *const profile_words[] = {"none", "fast", "balanced", "high", NULL};
 static const char *const only_no[] = {"no", NULL};
 static const char *const diskless_words[] = {"disabled", "on-empty-db", "swapdb", NULL};
 
@@ -41,10 +47,22 @@ const struct option options[] = {
     {"workers", INT(0, 1024), AT(workers), .fallback = "0", .help = "Worker threads, each the home of one shard; 0: one per usable core."},
     {"io-backend", ENUM(io_words), AT(io_backend), .fallback = "auto", .help = "How the kernel is asked for events."},
 
-    {"data", .alias = "dir", .section = "storage", .key = "data_dir", TEXT(4000), AT(data), .fallback = "./data",
-     .help = "The data directory."},
-    {"appendfsync", .alias = "sync-policy", .section = "storage", .key = "sync_policy", ENUM(fsync_words), LIVE, AT(appendfsync), .fallback = "everysec",
-     .help = "When the log is made durable: before a write is answered (always, EveryWrite), within a second (everysec, EverySecond), or when the kernel likes (no, OsManaged)."},
+    {"data", ALIAS("dir", "data-dir"), IN("storage", "data_dir"), TEXT(4000), AT(data), .fallback = "./data", .help = "The data directory."},
+    {"sync-policy", IN("storage", "sync_policy"), ENUM(sync_words), .values = 3, LIVE, AT(sync_policy), .fallback = "EverySecond",
+     .help = "When the log is made durable: before a write is answered, within a second, or when the kernel likes."},
+    {"appendfsync", ENUM(fsync_words), .values = 3, VIEW, AT(sync_policy), .fallback = "everysec", .help = "The same in Redis's words."},
+    {"max-wal-size", IN("storage", "max_wal_size"), BYTES(4096, BIG), LIVE, AT(max_wal_size), .fallback = "64mb",
+     .help = "Log of a shard from which on a dump is made and the log cut; the size of the shard's last dump, if that is more."},
+    {"snapshot-interval", IN("storage", "snapshot_interval"), INT(0, INT32_MAX), LIVE, AT(snapshot_interval_s), .fallback = "3600", .unit = "seconds",
+     .help = "A dump is made when the last one is older than this and something has changed; 0: only when the log is long."},
+    {"save", .type = OPTION_SAVE, RANGE(0, INT32_MAX), VIEW, AT(snapshot_interval_s), .fallback = "3600 1",
+     .help = "The same in Redis's words: pairs of seconds and changes, of which the one with the fewest changes counts; empty: 0."},
+    {"dumps-kept", IN("storage", "dumps_kept"), INT(1, 1000), LIVE, AT(dumps_kept), .fallback = "1",
+     .help = "Dumps to keep, each with the log after it."},
+    {"compression-profile", IN("compression", "profile"), ENUM(profile_words), LIVE, AT(compression_profile), .fallback = "balanced",
+     .help = "How hard values on disk are compressed, with LZ4."},
+    {"compression-min-size", IN("compression", "min_size"), BYTES(0, 1024 * MB), LIVE, AT(compression_min_size), .fallback = "128",
+     .help = "What is shorter is stored as it is."},
     {"ephemeral", BOOL, AT(ephemeral), .fallback = "no", .help = "Keep everything in memory and touch no data directory."},
     {"databases", INT(1, 16), AT(databases), .fallback = "16", .help = "Databases that SELECT may choose from."},
 
@@ -72,11 +90,11 @@ const struct option options[] = {
     {"lfu-log-factor", INT(0, 255), LIVE, AT(lfu_log_factor), .fallback = "10", .help = "How slowly the access counter saturates."},
     {"lfu-decay-time", INT(0, 255), LIVE, AT(lfu_decay_time), .fallback = "1", .unit = "minutes", .help = "The access counter loses one this often."},
 
-    {"hash-max-listpack-entries", .alias = "hash-max-ziplist-entries", INT(0, INT32_MAX), LIVE, AT(hash_max_listpack_entries),
+    {"hash-max-listpack-entries", ALIAS("hash-max-ziplist-entries"), INT(0, INT32_MAX), LIVE, AT(hash_max_listpack_entries),
      .fallback = "128", .help = "Fields of a hash in the compact encoding."},
-    {"hash-max-listpack-value", .alias = "hash-max-ziplist-value", INT(0, INT32_MAX), LIVE, AT(hash_max_listpack_value), .fallback = "64",
+    {"hash-max-listpack-value", ALIAS("hash-max-ziplist-value"), INT(0, INT32_MAX), LIVE, AT(hash_max_listpack_value), .fallback = "64",
      .help = "Longest field or value of a hash in the compact encoding."},
-    {"list-max-listpack-size", .alias = "list-max-ziplist-size", INT(INT32_MIN, INT32_MAX), LIVE, AT(list_max_listpack_size),
+    {"list-max-listpack-size", ALIAS("list-max-ziplist-size"), INT(INT32_MIN, INT32_MAX), LIVE, AT(list_max_listpack_size),
      .fallback = "-2", .help = "Size of a list's pieces: elements, or -1 to -5 for 4, 8, 16, 32, 64 KiB."},
     {"list-compress-depth", INT(0, INT32_MAX), COMPAT, AT(list_compress_depth), .fallback = "0", .help = "Lists are not compressed."},
     {"set-max-intset-entries", INT(0, INT32_MAX), LIVE, AT(set_max_intset_entries), .fallback = "512",
@@ -85,9 +103,9 @@ const struct option options[] = {
      .help = "Members of a set in the compact encoding."},
     {"set-max-listpack-value", INT(0, INT32_MAX), LIVE, AT(set_max_listpack_value), .fallback = "64",
      .help = "Longest member of a set in the compact encoding."},
-    {"zset-max-listpack-entries", .alias = "zset-max-ziplist-entries", INT(0, INT32_MAX), LIVE, AT(zset_max_listpack_entries),
+    {"zset-max-listpack-entries", ALIAS("zset-max-ziplist-entries"), INT(0, INT32_MAX), LIVE, AT(zset_max_listpack_entries),
      .fallback = "128", .help = "Members of a sorted set in the compact encoding."},
-    {"zset-max-listpack-value", .alias = "zset-max-ziplist-value", INT(0, INT32_MAX), LIVE, AT(zset_max_listpack_value), .fallback = "64",
+    {"zset-max-listpack-value", ALIAS("zset-max-ziplist-value"), INT(0, INT32_MAX), LIVE, AT(zset_max_listpack_value), .fallback = "64",
      .help = "Longest member of a sorted set in the compact encoding."},
     {"hll-sparse-max-bytes", BYTES(0, 16000), LIVE, AT(hll_sparse_max_bytes), .fallback = "3000", .help = "Size at which a HyperLogLog turns dense."},
 
@@ -95,7 +113,7 @@ const struct option options[] = {
     {"activerehashing", BOOL, LIVE, AT(activerehashing), .fallback = "yes", .help = "Use idle moments to move growing tables on."},
     {"active-expire-effort", INT(1, 10), LIVE, AT(active_expire_effort), .fallback = "1", .help = "How hard to look for expired keys."},
 
-    {"log-level", .alias = "loglevel", ENUM(level_words), LIVE, AT(log_level), .fallback = "notice", .help = "Least important lines to log."},
+    {"log-level", ALIAS("loglevel"), ENUM(level_words), LIVE, AT(log_level), .fallback = "notice", .help = "Least important lines to log."},
     {"log-format", ENUM(format_words), AT(log_format), .fallback = "text", .help = "Form of log lines."},
     {"logfile", TEXT(4095), AT(logfile), .fallback = "", .help = "File to append log lines to; empty: standard error."},
     {"slowlog-log-slower-than", INT(-1, BIG), LIVE, AT(slowlog_log_slower_than), .fallback = "10000", .unit = "microseconds",
@@ -107,17 +125,16 @@ const struct option options[] = {
     {"notify-keyspace-events", .type = OPTION_NOTIFY, LIVE, AT(notify_keyspace_events), .fallback = "",
      .help = "Letters of the keyspace events to publish, as in Redis; empty: none."},
 
-    {"save", TEXT(0), COMPAT, AT(compat.save), .fallback = "", .help = "Timed dumps do not exist; only the empty text is accepted."},
-    {"appendonly", ENUM(only_no), COMPAT, AT(compat.appendonly), .fallback = "no", .help = "There is no append-only file; only no is accepted."},
-    {"no-appendfsync-on-rewrite", BOOL, COMPAT, AT(compat.no_appendfsync_on_rewrite), .fallback = "no", .help = "There is no append-only file."},
+    {"appendonly", BOOL, COMPAT, AT(compat.appendonly), .fallback = "yes", .help = "There is a log unless the server is ephemeral."},
+    {"no-appendfsync-on-rewrite", BOOL, COMPAT, AT(compat.no_appendfsync_on_rewrite), .fallback = "no", .help = "A dump does not change when the log is synced."},
     {"auto-aof-rewrite-percentage", INT(0, INT32_MAX), COMPAT, AT(compat.auto_aof_rewrite_percentage), .fallback = "100",
-     .help = "There is no append-only file."},
+     .help = "max-wal-size says when the log is cut."},
     {"auto-aof-rewrite-min-size", BYTES(0, BIG), COMPAT, AT(compat.auto_aof_rewrite_min_size), .fallback = "64mb",
-     .help = "There is no append-only file."},
-    {"dbfilename", TEXT(255), COMPAT, AT(compat.dbfilename), .fallback = "dump.rdb", .help = "There is no RDB file."},
-    {"rdbcompression", BOOL, COMPAT, AT(compat.rdbcompression), .fallback = "yes", .help = "There is no RDB file."},
-    {"rdbchecksum", BOOL, COMPAT_FIXED, AT(compat.rdbchecksum), .fallback = "yes", .help = "There is no RDB file."},
-    {"stop-writes-on-bgsave-error", BOOL, COMPAT, AT(compat.stop_writes_on_bgsave_error), .fallback = "yes", .help = "There is no RDB file."},
+     .help = "max-wal-size says when the log is cut."},
+    {"dbfilename", TEXT(255), COMPAT, AT(compat.dbfilename), .fallback = "dump.rdb", .help = "Dumps are named by what they hold."},
+    {"rdbcompression", BOOL, COMPAT, AT(compat.rdbcompression), .fallback = "yes", .help = "See compression-profile."},
+    {"rdbchecksum", BOOL, COMPAT_FIXED, AT(compat.rdbchecksum), .fallback = "yes", .help = "Dumps always have checksums."},
+    {"stop-writes-on-bgsave-error", BOOL, COMPAT, AT(compat.stop_writes_on_bgsave_error), .fallback = "yes", .help = "Writes stop when the log cannot be written."},
     {"lazyfree-lazy-eviction", BOOL, COMPAT, AT(compat.lazyfree_eviction), .fallback = "no", .help = "Memory is freed the same way in each case."},
     {"lazyfree-lazy-expire", BOOL, COMPAT, AT(compat.lazyfree_expire), .fallback = "no", .help = "Memory is freed the same way in each case."},
     {"lazyfree-lazy-server-del", BOOL, COMPAT, AT(compat.lazyfree_server_del), .fallback = "no", .help = "Memory is freed the same way in each case."},
@@ -127,18 +144,18 @@ const struct option options[] = {
     {"stream-node-max-entries", INT(0, BIG), COMPAT, AT(compat.stream_node_max_entries), .fallback = "100", .help = "There are no streams."},
     {"latency-monitor-threshold", INT(0, BIG), COMPAT, AT(compat.latency_monitor_threshold), .fallback = "0", .unit = "milliseconds",
      .help = "There is no latency monitor; latency-tracking shows durations."},
-    {"busy-reply-threshold", .alias = "lua-time-limit", INT(0, BIG), COMPAT, AT(compat.busy_reply_threshold), .fallback = "5000",
+    {"busy-reply-threshold", ALIAS("lua-time-limit"), INT(0, BIG), COMPAT, AT(compat.busy_reply_threshold), .fallback = "5000",
      .unit = "milliseconds", .help = "There are no scripts."},
-    {"replica-read-only", .alias = "slave-read-only", BOOL, COMPAT, AT(compat.replica_read_only), .fallback = "yes", .help = "There are no replicas."},
-    {"replica-serve-stale-data", .alias = "slave-serve-stale-data", BOOL, COMPAT, AT(compat.replica_serve_stale_data), .fallback = "yes",
+    {"replica-read-only", ALIAS("slave-read-only"), BOOL, COMPAT, AT(compat.replica_read_only), .fallback = "yes", .help = "There are no replicas."},
+    {"replica-serve-stale-data", ALIAS("slave-serve-stale-data"), BOOL, COMPAT, AT(compat.replica_serve_stale_data), .fallback = "yes",
      .help = "There are no replicas."},
-    {"replica-priority", .alias = "slave-priority", INT(0, INT32_MAX), COMPAT, AT(compat.replica_priority), .fallback = "100",
+    {"replica-priority", ALIAS("slave-priority"), INT(0, INT32_MAX), COMPAT, AT(compat.replica_priority), .fallback = "100",
      .help = "There are no replicas."},
-    {"replica-lazy-flush", .alias = "slave-lazy-flush", BOOL, COMPAT, AT(compat.replica_lazy_flush), .fallback = "no", .help = "There are no replicas."},
-    {"replica-ignore-maxmemory", .alias = "slave-ignore-maxmemory", BOOL, COMPAT, AT(compat.replica_ignore_maxmemory), .fallback = "yes",
+    {"replica-lazy-flush", ALIAS("slave-lazy-flush"), BOOL, COMPAT, AT(compat.replica_lazy_flush), .fallback = "no", .help = "There are no replicas."},
+    {"replica-ignore-maxmemory", ALIAS("slave-ignore-maxmemory"), BOOL, COMPAT, AT(compat.replica_ignore_maxmemory), .fallback = "yes",
      .help = "There are no replicas."},
     {"repl-timeout", INT(1, INT32_MAX), COMPAT, AT(compat.repl_timeout), .fallback = "60", .unit = "seconds", .help = "There are no replicas."},
-    {"repl-ping-replica-period", .alias = "repl-ping-slave-period", INT(1, INT32_MAX), COMPAT, AT(compat.repl_ping_period), .fallback = "10",
+    {"repl-ping-replica-period", ALIAS("repl-ping-slave-period"), INT(1, INT32_MAX), COMPAT, AT(compat.repl_ping_period), .fallback = "10",
      .unit = "seconds", .help = "There are no replicas."},
     {"repl-backlog-size", BYTES(1, BIG), COMPAT, AT(compat.repl_backlog_size), .fallback = "1mb", .help = "There are no replicas."},
     {"repl-backlog-ttl", INT(0, BIG), COMPAT, AT(compat.repl_backlog_ttl), .fallback = "3600", .unit = "seconds", .help = "There are no replicas."},
@@ -147,9 +164,9 @@ const struct option options[] = {
      .help = "There are no replicas."},
     {"repl-diskless-load", ENUM(diskless_words), COMPAT, AT(compat.repl_diskless_load), .fallback = "disabled", .help = "There are no replicas."},
     {"repl-disable-tcp-nodelay", BOOL, COMPAT, AT(compat.repl_disable_tcp_nodelay), .fallback = "no", .help = "There are no replicas."},
-    {"min-replicas-to-write", .alias = "min-slaves-to-write", INT(0, 0), COMPAT, AT(compat.min_replicas_to_write), .fallback = "0",
+    {"min-replicas-to-write", ALIAS("min-slaves-to-write"), INT(0, 0), COMPAT, AT(compat.min_replicas_to_write), .fallback = "0",
      .help = "There are no replicas; only 0 is accepted."},
-    {"min-replicas-max-lag", .alias = "min-slaves-max-lag", INT(0, INT32_MAX), COMPAT, AT(compat.min_replicas_max_lag), .fallback = "10",
+    {"min-replicas-max-lag", ALIAS("min-slaves-max-lag"), INT(0, INT32_MAX), COMPAT, AT(compat.min_replicas_max_lag), .fallback = "10",
      .unit = "seconds", .help = "There are no replicas."},
     {"cluster-enabled", ENUM(only_no), COMPAT_FIXED, AT(compat.cluster_enabled), .fallback = "no", .help = "Redis's cluster protocol is not spoken; only no is accepted."},
     {"tracking-table-max-keys", INT(0, BIG), COMPAT, AT(compat.tracking_table_max_keys), .fallback = "1000000", .help = "There is no client tracking."},
@@ -184,10 +201,17 @@ static bool same_name(struct slice given, const char *name)
     return true;
 }
 
+static bool has_name(const struct option *o, struct slice name)
+{
+    bool found = same_name(name, o->name);
+    for (int i = 0; i < OPTION_ALIASES; i++) found |= same_name(name, o->aliases[i]);
+    return found;
+}
+
 const struct option *options_find(struct slice name)
 {
     for (size_t i = 0; i < options_count(); i++) {
-        if (same_name(name, options[i].name) || same_name(name, options[i].alias)) return &options[i];
+        if (has_name(&options[i], name)) return &options[i];
     }
     return NULL;
 }
@@ -249,6 +273,7 @@ static const char *type_word(const struct option *o)
     case OPTION_PERCENTS: return "percentiles";
     case OPTION_NOTIFY: return "letters";
     case OPTION_CLIENTS: return "limits";
+    case OPTION_SAVE: return "pairs";
     case OPTION_ENUM:
     case OPTION_TEXT: break;
     }
@@ -261,7 +286,7 @@ static void add_type(const struct option *o, const char *separator, struct buf *
         buf_add_str(out, type_word(o));
         return;
     }
-    for (size_t i = 0; o->words[i]; i++) buf_printf(out, "%s%s", i ? separator : "", o->words[i]);
+    for (size_t i = 0; o->words[i] && (!o->values || i < o->values); i++) buf_printf(out, "%s%s", i ? separator : "", o->words[i]);
 }
 
 static void add_help(const struct option *o, struct buf *out)
@@ -308,7 +333,7 @@ void options_help(struct buf *out)
 static void add_markdown_row(const struct option *o, struct buf *out)
 {
     buf_printf(out, "| `%s`", o->name);
-    if (o->alias) buf_printf(out, "<br>`%s`", o->alias);
+    for (int i = 0; i < OPTION_ALIASES && o->aliases[i]; i++) buf_printf(out, "<br>`%s`", o->aliases[i]);
     if (o->section) buf_printf(out, "<br>`[%s]` `%s`", o->section, o->key);
     buf_add_str(out, " | ");
     if (o->type == OPTION_BOOL)

@@ -18,17 +18,21 @@ enum option_type {
     OPTION_PERCENTS, /* numbers from 0 to 100, kept likewise; may be none */
     OPTION_NOTIFY,  /* letters of keyspace events; the number is a set of enum notify_class */
     OPTION_CLIENTS, /* three classes of clients, each "class hard soft seconds" */
+    OPTION_SAVE,    /* Redis's "seconds changes" pairs; the number is the seconds of the pair with the fewest changes, 0 if there is none */
 };
 
 enum option_flag {
     OPTION_RUNTIME = 1 << 0, /* CONFIG SET may change it */
     OPTION_COMPAT = 1 << 1,  /* accepted and reported for programs that ask for it; has no effect */
     OPTION_START = 1 << 2,   /* only for the command line and the environment; not part of the configuration itself */
+    OPTION_VIEW = 1 << 3,    /* another row's field in other words: what is set in one shows in both, CONFIG REWRITE adds the other */
 };
+
+enum { OPTION_ALIASES = 2 };
 
 struct option {
     const char *name;
-    const char *alias;             /* Redis's other name, or NULL */
+    const char *aliases[OPTION_ALIASES]; /* Redis's other names, or NULL */
     const char *section, *key;     /* a second place in the TOML file: `key` in [section]; or NULL */
     enum option_type type;
     uint32_t flags;
@@ -36,6 +40,7 @@ struct option {
     const char *fallback;          /* the default, as a user would write it */
     int64_t min, max;
     const char *const *words;      /* OPTION_ENUM, ends with NULL */
+    uint32_t values;               /* of an enum whose words say the same values more than once: how many there are; else 0 */
     const char *unit;              /* "seconds", "microseconds", "minutes"; or NULL */
     const char *help;
 };

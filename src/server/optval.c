@@ -67,7 +67,7 @@ static int parse_enum(const struct option *o, struct slice text, struct optval *
 {
     for (int i = 0; o->words[i]; i++) {
         if (!slice_is(text, o->words[i])) continue;
-        v->num = i;
+        v->num = o->values ? i % (int)o->values : i;
         return 0;
     }
     int n = snprintf(why->text, why->cap, "argument(s) must be one of the following: ");
@@ -126,6 +126,28 @@ static int parse_percents(struct slice text, struct optval *v, struct why *why)
     buf_add_byte(&out, '\0');
     v->text = out.p;
     return 0;
+}
+
+/* ---- "seconds changes" pairs */
+
+static int parse_save(const struct option *o, struct slice text, struct optval *v, struct why *why)
+{
+    struct slice word[2];
+    int64_t seconds, changes, fewest = INT64_MAX;
+    while (config_word(&text, &word[0])) {
+        if (!config_word(&text, &word[1]) || !num_parse_i64(word[0], &seconds) || !num_parse_i64(word[1], &changes) || seconds < 1 || seconds > o->max ||
+            changes < 0)
+            return refuse(why, "Invalid save parameters");
+        if (changes >= fewest) continue;
+        fewest = changes;
+        v->num = seconds;
+    }
+    return 0;
+}
+
+static void format_save(int64_t seconds, struct buf *out)
+{
+    if (seconds) buf_printf(out, "%lld 1", (long long)seconds);
 }
 
 /* ---- keyspace events */
@@ -230,6 +252,7 @@ int optval_parse(const struct option *o, struct slice text, struct optval *v, ch
     case OPTION_PERCENTS: return parse_percents(text, v, &why);
     case OPTION_NOTIFY: return parse_notify(text, v, &why);
     case OPTION_CLIENTS: return parse_clients(text, v, &why);
+    case OPTION_SAVE: return parse_save(o, text, v, &why);
     }
     return refuse(&why, "unknown type");
 }
@@ -253,5 +276,6 @@ void optval_format(const struct option *o, const struct optval *v, struct buf *o
     case OPTION_PERCENTS: buf_add_str(out, v->text); break;
     case OPTION_NOTIFY: format_notify(v->num, out); break;
     case OPTION_CLIENTS: format_clients(v, out); break;
+    case OPTION_SAVE: format_save(v->num, out); break;
     }
 }

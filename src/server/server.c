@@ -77,7 +77,7 @@ static void apply_config(void *ctx)
     bool limited = CONFIG_NUM(c, maxmemory) > 0;
     if (limited && !atomic_exchange(&s->engine->count_bytes, true)) atomic_store(&s->bytes_unknown, true);
     if (!limited) atomic_store(&s->engine->count_bytes, false);
-    if (s->journal) journal_set_policy(s->journal, (enum journal_policy)(CONFIG_NUM(c, appendfsync) % 3));
+    if (s->journal) journal_set_policy(s->journal, (enum journal_policy)CONFIG_NUM(c, sync_policy));
     slog_set_level(&s->log, (enum slog_level)CONFIG_NUM(c, log_level));
 }
 
@@ -180,7 +180,7 @@ static bool open_log(struct server *s, struct datadir *d)
 {
     if (!d) return true;
     if (!recover(s, d)) return false;
-    s->journal = journal_new(s->engine, s->wal, (enum journal_policy)(CONFIG_NUM(s->config, appendfsync) % 3), journal_told, s);
+    s->journal = journal_new(s->engine, s->wal, (enum journal_policy)CONFIG_NUM(s->config, sync_policy), journal_told, s);
     return true;
 }
 

@@ -12,7 +12,8 @@ def refused(client, *words):
 
 
 def test_what_clients_ask_for_is_there(client):
-    for name, value in {"save": "", "appendonly": "no", "maxmemory": "0", "maxmemory-policy": "noeviction", "databases": "16",
+    for name, value in {"save": "3600 1", "appendonly": "yes", "appendfsync": "everysec", "sync-policy": "EverySecond", "max-wal-size": "67108864",
+                        "compression-profile": "balanced", "maxmemory": "0", "maxmemory-policy": "noeviction", "databases": "16",
                         "bind": "127.0.0.1", "requirepass": "", "timeout": "0", "slowlog-max-len": "128",
                         "notify-keyspace-events": ""}.items():
         assert client.config_get(name) == {name: value}

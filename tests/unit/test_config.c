@@ -14,6 +14,7 @@
 #include "server/config.h"
 #include "server/options.h"
 #include "server/optval.h"
+#include "shard/journal.h"
 #include "store/evict.h"
 
 static char *const no_env[] = {NULL};
@@ -112,9 +113,11 @@ static void names_and_fields_stand_for_one_row_each(void **state)
 {
     for (size_t i = 0; i < options_count(); i++) {
         assert_ptr_equal(options_find(slice_str(options[i].name)), &options[i]);
-        if (options[i].alias) assert_ptr_equal(options_find(slice_str(options[i].alias)), &options[i]);
+        for (int a = 0; a < OPTION_ALIASES && options[i].aliases[a]; a++)
+            assert_ptr_equal(options_find(slice_str(options[i].aliases[a])), &options[i]);
         for (size_t k = 0; k < i; k++) {
-            if (options[k].field == options[i].field) fail_msg("%s and %s share a field", options[k].name, options[i].name);
+            bool shared = options[k].field == options[i].field;
+            if (shared && !((options[k].flags | options[i].flags) & OPTION_VIEW)) fail_msg("%s and %s share a field", options[k].name, options[i].name);
         }
     }
     assert_ptr_equal(options_find(SLICE("MaxMemory_Policy")), options_find(SLICE("maxmemory-policy")));
@@ -126,6 +129,63 @@ static void policies_are_numbered_as_the_store_has_them(void **state)
     const struct option *o = options_find(SLICE("maxmemory-policy"));
     for (int i = 0; i < EVICT_POLICIES; i++) assert_string_equal(o->words[i], evict_policy_name((enum evict_policy)i));
     assert_null(o->words[EVICT_POLICIES]);
+}
+
+static void views_of_a_field_have_the_same_default(void **state)
+{
+    int views = 0;
+    for (size_t i = 0; i < options_count(); i++) {
+        if (!(options[i].flags & OPTION_VIEW)) continue;
+        views++;
+        for (size_t k = 0; k < options_count(); k++) {
+            struct optval a, b;
+            char why[200];
+            if (options[k].field != options[i].field) continue;
+            assert_int_equal(optval_parse(&options[i], slice_str(options[i].fallback), &a, why, sizeof why), 0);
+            assert_int_equal(optval_parse(&options[k], slice_str(options[k].fallback), &b, why, sizeof why), 0);
+            assert_int_equal(a.num, b.num);
+        }
+    }
+    assert_true(views > 0);
+}
+
+static void sync_policies_are_numbered_as_the_journal_has_them(void **state)
+{
+    static const char *const names[][2] = {[JOURNAL_EVERY_WRITE] = {"EveryWrite", "always"}, [JOURNAL_EVERY_SECOND] = {"EverySecond", "everysec"},
+                                           [JOURNAL_OS_MANAGED] = {"OsManaged", "no"}};
+    struct config cfg;
+    config_init(&cfg);
+    for (int i = 0; i < 3; i++) {
+        char ours[64], theirs[64];
+        snprintf(ours, sizeof ours, "sync-policy=%s;", names[i][0]);
+        snprintf(theirs, sizeof theirs, "appendfsync=%s;", names[i][1]);
+        for (int k = 0; k < 4; k++) { /* either name takes either word */
+            assert_string_equal(SET(&cfg, k & 1 ? "sync_policy" : "appendfsync", names[i][k >> 1]), "");
+            assert_int_equal(CONFIG_NUM(&cfg, sync_policy), i);
+            assert_string_equal(get(&cfg, "sync-policy"), ours);
+            assert_string_equal(get(&cfg, "appendfsync"), theirs);
+        }
+    }
+    assert_non_null(strstr(SET(&cfg, "appendfsync", "always", "sync-policy", "OsManaged"), "duplicate parameter"));
+    assert_non_null(strstr(SET(&cfg, "sync-policy", "Sometimes"), "must be one of the following: EveryWrite, EverySecond, OsManaged"));
+    config_fini(&cfg);
+}
+
+static void save_is_the_snapshot_interval_in_other_words(void **state)
+{
+    struct config cfg;
+    config_init(&cfg);
+    assert_string_equal(get(&cfg, "save"), "save=3600 1;");
+    assert_string_equal(SET(&cfg, "save", "60 10000 300 10 900 1"), "");
+    assert_int_equal(CONFIG_NUM(&cfg, snapshot_interval_s), 900);
+    assert_string_equal(SET(&cfg, "save", ""), "");
+    assert_string_equal(get(&cfg, "snapshot-interval"), "snapshot-interval=0;");
+    assert_string_equal(get(&cfg, "save"), "save=;");
+    assert_string_equal(SET(&cfg, "snapshot_interval", "7"), "");
+    assert_string_equal(get(&cfg, "save"), "save=7 1;");
+    static const char *const bad[] = {"60", "0 1", "60 -1", "x 1", "60 1 60", "99999999999 1"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) assert_non_null(strstr(SET(&cfg, "save", bad[i]), "Invalid save parameters"));
+    config_fini(&cfg);
 }
 
 static void help_and_markdown_name_every_option(void **state)
@@ -196,6 +256,57 @@ static void later_sources_win(void **state)
     unlink(path);
 }
 
+static const char storage_sections[] = "[ storage ]\ndata_dir = \"./data\"\nsync_policy = \"EveryWrite\" # EveryWrite | EverySecond | OsManaged\n"
+                                       "max_wal_size = 10485760 # 10 MB\nsnapshot_interval = 300 # 5 minutes\ndumps_kept = 2\n"
+                                       "[ compression ]\nprofile = \"high\" # none | fast | balanced | high\nmin_size = 256 # Don't compress values below\n";
+
+static void storage_and_compression_have_sections_and_flat_names(void **state)
+{
+    char path[32];
+    struct loaded l;
+    write_temp(path, storage_sections);
+    load(&l, no_env, ARGS("--config", path));
+    assert_string_equal(l.error.p, "");
+    assert_string_equal(l.cfg.data, "./data");
+    assert_int_equal(CONFIG_NUM(&l.cfg, sync_policy), JOURNAL_EVERY_WRITE);
+    assert_int_equal(CONFIG_NUM(&l.cfg, max_wal_size), 10 << 20);
+    assert_int_equal(CONFIG_NUM(&l.cfg, snapshot_interval_s), 300);
+    assert_int_equal(CONFIG_NUM(&l.cfg, dumps_kept), 2);
+    assert_string_equal(get(&l.cfg, "compression-*"), "compression-profile=high;compression-min-size=256;");
+    unload(&l);
+    char *const env[] = {(char[]){"SHERD_MAX_WAL_SIZE=1mb"}, (char[]){"SHERD_DATA_DIR=/e"}, (char[]){"SHERD_COMPRESSION_PROFILE=none"}, NULL};
+    load(&l, env, ARGS("--config", path, "--snapshot-interval", "9", "--compression-min-size=1kb"));
+    assert_string_equal(l.error.p, "");
+    assert_string_equal(l.cfg.data, "/e");
+    assert_int_equal(CONFIG_NUM(&l.cfg, max_wal_size), 1 << 20);
+    assert_int_equal(CONFIG_NUM(&l.cfg, snapshot_interval_s), 9);
+    assert_string_equal(get(&l.cfg, "compression-*"), "compression-profile=none;compression-min-size=1024;");
+    unload(&l);
+    unlink(path);
+}
+
+static void rewrite_keeps_the_words_that_a_file_uses(void **state)
+{
+    static const char *const lines[][2] = {{"appendfsync = \"no\"\n", "appendfsync = \"always\"\n"},
+                                           {"[storage]\nsync_policy = \"EverySecond\"\n", "[storage]\nsync_policy = \"EveryWrite\"\n"},
+                                           {"", "sync-policy = \"EveryWrite\"\n"}};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        char path[32];
+        struct loaded l;
+        struct buf after = {0};
+        write_temp(path, lines[i][0]);
+        load(&l, no_env, ARGS("--config", path));
+        assert_string_equal(SET(&l.cfg, "appendfsync", "always"), "");
+        l.error.len = 0;
+        assert_int_equal(config_rewrite(&l.cfg, &l.error), 0);
+        assert_int_equal(wholefile_read(path, 4096, &after), 0);
+        assert_true(slice_eq(buf_slice(&after), slice_str(lines[i][1])));
+        buf_fini(&after);
+        unload(&l);
+        unlink(path);
+    }
+}
+
 static void what_is_wrong_is_refused_by_name(void **state)
 {
     assert_bad("command line: unknown option 'prot' (did you mean 'port'?)", no_env, ARGS("--prot", "1"));
@@ -208,7 +319,7 @@ static void what_is_wrong_is_refused_by_name(void **state)
     assert_bad("unexpected argument 'sherd.conf'", no_env, ARGS("sherd.conf"));
     assert_bad("--ephemeral: argument must be 'yes' or 'no'", no_env, ARGS("--ephemeral=maybe"));
     assert_bad("--unixsocketperm: argument couldn't be parsed as an octal number", no_env, ARGS("--unixsocketperm", "8"));
-    assert_bad("--save: argument must be empty", no_env, ARGS("--save", "900 1"));
+    assert_bad("--save: Invalid save parameters", no_env, ARGS("--save", "900"));
     char *env[] = {(char[]){"SHERD_PROT=1"}, NULL};
     assert_bad("environment SHERD_PROT: unknown option 'PROT' (did you mean 'port'?)", env, 0, NULL);
     char *bad_value[] = {(char[]){"SHERD_PORT=x"}, NULL};
@@ -224,6 +335,7 @@ static void what_is_wrong_in_a_file_is_refused_with_its_line(void **state)
         {"\nprot = 1\n", "2: unknown option 'prot' (did you mean 'port'?)"},
         {"port = 1\n\nport = 2\n", "3: key 'port' stands twice"},
         {"data = 'a'\n[storage]\ndata_dir = 'b'\n", "3: data is set already in line 1"},
+        {"appendfsync = 'no'\n[storage]\nsync_policy = 'EveryWrite'\n", "3: sync-policy is set already in line 1"},
         {"[storage]\nsize = 1\n", "2: unknown option 'size' in [storage]"},
         {"port = \"high\"", "1: port: argument couldn't be parsed into an integer"},
         {"port = 1.5", "1: port: a number, a string, a boolean or an array of these is needed"},
@@ -296,7 +408,7 @@ static void get_finds_names_and_aliases_by_glob(void **state)
     assert_string_equal(get(&cfg, "maxmemory"), "maxmemory=0;");
     assert_string_equal(get(&cfg, "HASH-max-*"), "hash-max-listpack-entries=128;hash-max-ziplist-entries=128;"
                                                  "hash-max-listpack-value=64;hash-max-ziplist-value=64;");
-    assert_string_equal(get(&cfg, "save"), "save=;");
+    assert_string_equal(get(&cfg, "save"), "save=3600 1;");
     assert_string_equal(get(&cfg, "dir"), "dir=./data;");
     assert_string_equal(get(&cfg, "client-output-buffer-limit"),
                         "client-output-buffer-limit=normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60;");
@@ -422,6 +534,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_has_a_default_that_survives_printing_and_reading),
         cmocka_unit_test(names_and_fields_stand_for_one_row_each),
+        cmocka_unit_test(views_of_a_field_have_the_same_default),
+        cmocka_unit_test(sync_policies_are_numbered_as_the_journal_has_them),
+        cmocka_unit_test(save_is_the_snapshot_interval_in_other_words),
+        cmocka_unit_test(storage_and_compression_have_sections_and_flat_names),
+        cmocka_unit_test(rewrite_keeps_the_words_that_a_file_uses),
         cmocka_unit_test(policies_are_numbered_as_the_store_has_them),
         cmocka_unit_test(help_and_markdown_name_every_option),
         cmocka_unit_test(defaults_are_those_of_the_table),
