@@ -2,11 +2,13 @@
  *
  * An op runs in three parts: find the key's entry, let the handler of its kind change it, tell those who want to know. Whatever a handler
  * does to an entry, it leaves the two tables pointing to it: `keys` always, `expiring` exactly if it has an expiry. An entry
- * that goes is unlinked by the handler and released at the very end, because the op's key may be its own. */
+ * that goes is unlinked by the handler and released at the very end, because the op's key may be its own. While a cut walks the store (store/cut.h), what
+ * it has not passed yet is given to it before the handler runs. */
 #include "base/check.h"
 #include "base/keyhash.h"
 #include "base/mem.h"
 #include "store/arena.h"
+#include "store/cut.h"
 #include "store/evict.h"
 #include "store/hash.h"
 #include "store/image.h"
@@ -360,8 +362,10 @@ static void flush_db(struct store *s, uint16_t id)
     if (!db) return;
     touch_replaced(s, id, -1);
     struct arena *old = db->arena;
+    bool taken = db->walk != NULL;
+    if (taken) cut_take_db(db);
     db_fill(s, db);
-    arena_free(old);
+    if (!taken) arena_free(old);
 }
 
 static void swap_dbs(struct store *s, uint16_t a, uint16_t b)
@@ -446,7 +450,10 @@ int64_t store_apply(struct store *s, const struct op *op, struct place *at)
     struct change c = {.store = s, .db = db, .op = op, .hash = at ? at->hash : keyhash(op->key, s->seed)};
     c.kit = (struct kit){db ? db->arena : NULL, s->seed, &s->rng, s->limits};
     find_entry(&c, at);
+    bool ahead = db && unlikely(db->walk != NULL) && cut_is_ahead(db, c.hash);
+    if (ahead && c.e) cut_save(db, c.e);
     int64_t result = kinds[op->kind].run(&c);
+    if (ahead && c.e) cut_mark(c.e);
     if (at) {
         at->db = db;
         at->e = c.e;

@@ -41,6 +41,7 @@ enum {
     ENTRY_LONG_KEY = 2,
     ENTRY_WIDTH_SHIFT = 2, /* bits 2-3: 0 = 1 byte, 1 = 2 bytes, 2 = 4 bytes + 4 bytes capacity */
     ENTRY_WIDTH_MASK = 3 << 2,
+    ENTRY_AFTER_CUT = 1 << 4, /* changed since the cut that is being walked, and ahead of the walk (store/cut.h) */
     ENTRY_WIDE_MIN = 4096 - 64,
 };
 

@@ -14,6 +14,7 @@
 #include "store/table.h"
 
 struct arena;
+struct cut_walk;
 struct interests;
 struct hotkeys;
 
@@ -24,6 +25,7 @@ struct db {
     struct table keys;
     struct table expiring; /* the same entries again: those with an expiry */
     uint64_t expire_cursor; /* of the active expiry's walk */
+    struct cut_walk *walk;  /* of a cut that has not passed all of it yet (store/cut.h); else NULL */
 };
 
 /* Limits at which small collections change to their large encoding; shared by all shards, changed by CONFIG SET. Read with relaxed atomics. */

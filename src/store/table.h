@@ -94,6 +94,9 @@ bool table_step(struct table *t, unsigned buckets);
  * Sets *cursor to 0 at the end. Cursors are below 2^32 and stay valid over any change: every entry present throughout is visited (if the table was empty in between, there is none). */
 void table_scan(struct table *t, uint64_t *cursor, size_t want, void (*visit)(void *ctx, struct entry *e), void *ctx);
 
+/* A scan that stands at this cursor (of a table that is not empty) has not visited the point of this hash yet. */
+static inline bool table_is_ahead(const struct table *t, uint64_t cursor, uint64_t hash) { return hash * t->scramble >> 32 >= cursor; }
+
 /* A random entry (nearly uniform), NULL if empty. r is a random number. */
 struct entry *table_random(struct table *t, uint64_t r);
 
