@@ -37,6 +37,7 @@
 #include "base/crc32c.h"
 #include "base/mem.h"
 #include "io/file.h"
+#include "io/fileview.h"
 #include "log/logdir.h"
 #include "log/segment.h"
 
@@ -44,7 +45,9 @@ struct part { /* a segment */
     uint64_t number;
     enum segment_state state;
     uint64_t size, keep; /* keep: bytes that count; set by replay_shard */
+    wal_epoch first_epoch; /* as its header says; 0: not known */
     bool keep_aside;
+    bool clean;          /* the survey met nothing bad */
 };
 
 struct seen { /* an end record above the W of its time */
@@ -66,6 +69,7 @@ struct log { /* of one shard */
     struct damage *damages;
     uint32_t n_parts, n_tail, cap_tail, n_damages;
     wal_epoch last_end;               /* the last end record's; 0: none yet */
+    wal_epoch durable;                /* the largest `synced` in this shard's files */
     uint64_t epochs, ends, ends_named; /* of tail entries that were let go, in (after, W]; ends_named: as their lowest shards name them */
     bool is_marked; /* a mark says that `last` is durable */
     struct wal_replay result;
@@ -77,9 +81,11 @@ struct replay {
     uint32_t shards;
     bool strict;
     wal_epoch after, durable, last; /* durable: W */
-    uint64_t bad;
+    uint64_t bad, missing;
     char note[256];
     struct log *logs;
+    const atomic_bool *stop; /* may be NULL */
+    _Atomic uint64_t done;   /* bytes */
 };
 
 /* --- reading files --- */
@@ -90,14 +96,16 @@ static int complain(struct buf *error, const char *path, const char *what, int r
     return rc ? rc : -EINVAL;
 }
 
-static int load(const struct replay *r, uint32_t shard, uint64_t number, struct buf *file, struct buf *error)
+static int view(const struct replay *r, uint32_t shard, uint64_t number, struct fileview *file, struct buf *error)
 {
     char path[LOGDIR_PATH_MAX];
+    *file = (struct fileview){0};
     int rc = logdir_segment(path, r->dir, shard, number);
-    file->len = 0;
-    if (rc == 0) rc = file_read_whole(r->files, path, file);
+    if (rc == 0) rc = fileview_open(file, r->files, path);
     return rc ? complain(error, path, "cannot be read", rc) : 0;
 }
+
+static bool is_stopped(const struct replay *r) { return r->stop && atomic_load_explicit(r->stop, memory_order_relaxed); }
 
 /* A file of another log or version is refused, whatever else is asked: replaying it, or cutting it, can only do harm. */
 static int check_header(struct replay *r, uint32_t shard, struct part *p, struct slice file, struct buf *error)
@@ -110,6 +118,7 @@ static int check_header(struct replay *r, uint32_t shard, struct part *p, struct
     if (p->state == SEGMENT_NEWER) return complain(error, path, "is of a format version that this server does not know", 0);
     if (p->state == SEGMENT_GOOD && (h.shard != shard || h.shards != r->shards || h.number != p->number))
         return complain(error, path, "belongs to another log, shard or place", 0);
+    if (p->state == SEGMENT_GOOD) p->first_epoch = h.first_epoch;
     return 0;
 }
 
@@ -121,8 +130,6 @@ static void note_damage(struct log *log, struct damage d)
     log->damages[log->n_damages++] = d;
 }
 
-static bool counts_as_durable(const struct replay *r, wal_epoch e) { return e > r->after && e <= r->durable; }
-
 static void tally(struct log *log, const struct seen *s)
 {
     log->ends++;
@@ -131,21 +138,21 @@ static void tally(struct log *log, const struct seen *s)
     log->ends_named += s->shards;
 }
 
-/* Lets go of entries that need no decision any more. */
-static void shrink_tail(struct replay *r, struct log *log)
+/* Lets go of entries that need no decision any more: those up to `durable`. */
+static void shrink_tail(const struct replay *r, struct log *log, wal_epoch durable)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < log->n_tail; i++) {
-        if (log->tail[i].epoch > r->durable) log->tail[kept++] = log->tail[i];
-        else if (counts_as_durable(r, log->tail[i].epoch)) tally(log, &log->tail[i]);
+        if (log->tail[i].epoch > durable) log->tail[kept++] = log->tail[i];
+        else if (log->tail[i].epoch > r->after) tally(log, &log->tail[i]);
     }
     log->n_tail = kept;
 }
 
-static void push_tail(struct replay *r, struct log *log, struct seen s)
+static void push_tail(const struct replay *r, struct log *log, struct seen s)
 {
     if (log->n_tail == log->cap_tail) {
-        shrink_tail(r, log);
+        shrink_tail(r, log, log->durable);
         if (log->n_tail > log->cap_tail / 2 || log->cap_tail == 0) {
             log->cap_tail = log->cap_tail ? log->cap_tail * 2 : 64;
             log->tail = mem_resize(log->tail, log->cap_tail * sizeof *log->tail);
@@ -186,7 +193,7 @@ static struct region own_region(const struct replay *r, uint32_t shard, struct s
     return g;
 }
 
-static void end_of_region(struct replay *r, struct log *log, uint32_t shard, uint32_t part, struct slice file, const struct segment_item *item, struct region g)
+static void end_of_region(const struct replay *r, struct log *log, uint32_t shard, uint32_t part, struct slice file, const struct segment_item *item, struct region g)
 {
     const struct segment_end *e = &item->end;
     if (e->epoch <= log->last_end) { /* a number that was there already */
@@ -204,41 +211,51 @@ static void end_of_region(struct replay *r, struct log *log, uint32_t shard, uin
     log->last_end = e->epoch;
 }
 
-static void survey(struct replay *r, uint32_t shard, uint32_t part, struct slice file)
+static int survey(struct replay *r, uint32_t shard, uint32_t part, struct slice file)
 {
     struct log *log = &r->logs[shard];
+    struct part *p = &log->parts[part];
     struct segment_reader reader;
     struct segment_item item;
     struct region g = {.at = SEGMENT_HEADER_BYTES};
-    if (log->parts[part].state == SEGMENT_UNBORN) return;
-    if (log->parts[part].state == SEGMENT_DAMAGED) note_damage(log, (struct damage){0, 0, 1, part, "a damaged header"});
+    if (p->state == SEGMENT_UNBORN) return 0;
+    if (p->state == SEGMENT_DAMAGED) note_damage(log, (struct damage){0, 0, 1, part, "a damaged header"});
+    p->clean = true;
     segment_reader_init(&reader, file, shard, r->shards, SEGMENT_HEADER_BYTES);
     while (segment_next(&reader, &item)) {
         count_item(&g, &item);
+        p->clean &= item.kind != SEGMENT_BAD;
         if (item.kind != SEGMENT_END && item.kind != SEGMENT_MARK) continue;
         if (item.kind == SEGMENT_END) end_of_region(r, log, shard, part, file, &item, g);
-        if (item.end.synced > r->durable) r->durable = item.end.synced;
+        if (item.end.synced > log->durable) log->durable = item.end.synced;
         g = (struct region){.at = reader.at};
+        if (is_stopped(r)) return -ECANCELED;
     }
+    return 0;
 }
 
-static int survey_shard(struct replay *r, uint32_t shard, struct buf *error)
+static int survey_part(struct replay *r, uint32_t shard, uint32_t part, struct buf *error)
+{
+    struct part *p = &r->logs[shard].parts[part];
+    struct fileview file;
+    int rc = view(r, shard, p->number, &file, error);
+    if (rc == 0) rc = check_header(r, shard, p, file.bytes, error);
+    if (rc == 0) rc = survey(r, shard, part, file.bytes);
+    fileview_close(&file);
+    return rc;
+}
+
+int replay_survey(struct replay *r, uint32_t shard, struct buf *error)
 {
     struct log *log = &r->logs[shard];
     struct logdir_numbers numbers;
-    struct buf file = {0};
     int rc = logdir_list(r->files, r->dir, shard, &numbers);
     if (rc) return complain(error, r->dir, "cannot be listed", rc);
     log->parts = mem_zalloc((numbers.n ? numbers.n : 1) * sizeof *log->parts);
     log->n_parts = numbers.n;
-    for (uint32_t i = 0; i < numbers.n && rc == 0; i++) {
-        log->parts[i].number = numbers.v[i];
-        rc = load(r, shard, numbers.v[i], &file, error);
-        if (rc == 0) rc = check_header(r, shard, &log->parts[i], buf_slice(&file), error);
-        if (rc == 0) survey(r, shard, i, buf_slice(&file));
-    }
+    for (uint32_t i = 0; i < numbers.n; i++) log->parts[i].number = numbers.v[i];
+    for (uint32_t i = 0; i < numbers.n && rc == 0; i++) rc = survey_part(r, shard, i, error);
     mem_free(numbers.v);
-    buf_fini(&file);
     return rc;
 }
 
@@ -277,12 +294,15 @@ static void note(struct replay *r, uint32_t shard, const struct damage *d)
     snprintf(r->note, sizeof r->note, "%.180s: %s at offset %" PRIu64, path, d->what, d->at);
 }
 
+/* Damage to what the caller has, or to what is cut off, does not matter. */
+static bool counts(const struct replay *r, const struct damage *d) { return !d->epoch || (d->epoch > r->after && d->epoch <= r->last); }
+
 static void count_damage(struct replay *r, uint32_t shard)
 {
     struct log *log = &r->logs[shard];
     for (uint32_t i = 0; i < log->n_damages; i++) {
         const struct damage *d = &log->damages[i];
-        if (d->epoch && (d->epoch <= r->after || d->epoch > r->last)) continue;
+        if (!counts(r, d)) continue;
         note(r, shard, d);
         r->bad += d->records;
         log->parts[d->part].keep_aside = true;
@@ -294,7 +314,7 @@ static uint64_t missing_ends(struct replay *r)
 {
     uint64_t epochs = 0, ends = 0, named = 0;
     for (uint32_t i = 0; i < r->shards; i++) {
-        shrink_tail(r, &r->logs[i]);
+        shrink_tail(r, &r->logs[i], r->durable);
         epochs += r->logs[i].epochs;
         ends += r->logs[i].ends;
         named += r->logs[i].ends_named;
@@ -304,31 +324,63 @@ static uint64_t missing_ends(struct replay *r)
     return no_epoch > no_end ? no_epoch : no_end;
 }
 
-static int decide(struct replay *r, struct buf *error)
+/* The first epoch that some segment may hold; 0: there is no segment, or one whose header does not say. Segments are made durable before their records, and numbers have no gaps: if
+ * anything follows `after`, a segment says that it may hold the next epoch. */
+static wal_epoch first_held(const struct replay *r)
 {
-    uint64_t missing = missing_ends(r);
+    wal_epoch first = 0;
+    for (uint32_t i = 0; i < r->shards; i++) {
+        for (uint32_t k = 0; k < r->logs[i].n_parts; k++) {
+            const struct part *p = &r->logs[i].parts[k];
+            if (p->state == SEGMENT_UNBORN) continue;
+            if (p->first_epoch == 0) return 0;
+            if (first == 0 || p->first_epoch < first) first = p->first_epoch;
+        }
+    }
+    return first;
+}
+
+int replay_decide(struct replay *r, struct buf *error)
+{
+    wal_epoch first = first_held(r);
+    if (first > r->after + 1) {
+        buf_printf(error, "the log begins with epoch %" PRIu64 ", but what is there besides it ends with epoch %" PRIu64 ": the dump between them is missing or damaged", first,
+                   r->after);
+        return -EINVAL;
+    }
+    for (uint32_t i = 0; i < r->shards; i++)
+        if (r->logs[i].durable > r->durable) r->durable = r->logs[i].durable;
+    r->missing = missing_ends(r);
     find_last(r);
     for (uint32_t i = 0; i < r->shards; i++) count_damage(r, i);
-    if (missing && !r->note[0])
-        snprintf(r->note, sizeof r->note, "%.180s: %" PRIu64 " ends of epochs up to %" PRIu64 " are missing", r->dir, missing, r->durable);
-    r->bad += missing;
+    if (r->missing && !r->note[0])
+        snprintf(r->note, sizeof r->note, "%.180s: %" PRIu64 " ends of epochs up to %" PRIu64 " are missing", r->dir, r->missing, r->durable);
+    r->bad += r->missing;
     if (!r->strict || r->bad == 0) return 0;
     buf_printf(error, "the log is damaged: %s", r->note);
     return -EINVAL;
 }
 
-struct replay *replay_open(const struct file_ops *files, const char *dir, uint32_t shards, wal_epoch after, bool strict, struct buf *error)
+struct replay *replay_new(const struct file_ops *files, const char *dir, uint32_t shards, wal_epoch after, bool strict)
 {
     struct replay *r = mem_zalloc(sizeof *r);
     *r = (struct replay){.files = files, .dir = mem_strdup(dir), .shards = shards, .strict = strict, .after = after};
     r->logs = mem_zalloc(shards * sizeof *r->logs);
+    return r;
+}
+
+struct replay *replay_open(const struct file_ops *files, const char *dir, uint32_t shards, wal_epoch after, bool strict, struct buf *error)
+{
+    struct replay *r = replay_new(files, dir, shards, after, strict);
     int rc = 0;
-    for (uint32_t i = 0; i < shards && rc == 0; i++) rc = survey_shard(r, i, error);
-    if (rc == 0) rc = decide(r, error);
+    for (uint32_t i = 0; i < shards && rc == 0; i++) rc = replay_survey(r, i, error);
+    if (rc == 0) rc = replay_decide(r, error);
     if (rc == 0) return r;
     replay_free(r);
     return NULL;
 }
+
+void replay_stop_on(struct replay *r, const atomic_bool *stop) { r->stop = stop; }
 
 void replay_free(struct replay *r)
 {
@@ -343,6 +395,30 @@ void replay_free(struct replay *r)
 }
 
 bool replay_is_damaged(const struct replay *r) { return r->bad > 0; }
+uint64_t replay_missing(const struct replay *r) { return r->missing; }
+uint64_t replay_bytes_done(const struct replay *r) { return atomic_load_explicit(&r->done, memory_order_relaxed); }
+
+uint64_t replay_bytes(const struct replay *r)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < r->shards; i++)
+        for (uint32_t k = 0; k < r->logs[i].n_parts; k++) sum += r->logs[i].parts[k].size;
+    return sum;
+}
+
+void replay_each_damage(const struct replay *r, void (*each)(void *ctx, const char *path, uint64_t at, uint64_t records, const char *what), void *ctx)
+{
+    for (uint32_t i = 0; i < r->shards; i++) {
+        const struct log *log = &r->logs[i];
+        for (uint32_t k = 0; k < log->n_damages; k++) {
+            const struct damage *d = &log->damages[k];
+            char path[LOGDIR_PATH_MAX];
+            if (!counts(r, d)) continue;
+            logdir_segment(path, r->dir, i, log->parts[d->part].number);
+            each(ctx, path, d->at, d->records, d->what);
+        }
+    }
+}
 
 /* --- the second reading: handing out --- */
 
@@ -378,6 +454,7 @@ static int hand_out(struct hand_out *h, struct slice file, size_t from, size_t t
     struct segment_item item;
     struct op op;
     segment_reader_init(&reader, file, h->shard, h->r->shards, from);
+    reader.trusted = h->r->logs[h->shard].parts[h->part].clean;
     segment_ops_reset(&h->ops);
     while (segment_next(&reader, &item) && item.at + item.bytes <= to) {
         if (item.kind != SEGMENT_RECORD) {
@@ -405,7 +482,8 @@ static int hand_out_region(struct hand_out *h, struct slice file, size_t from, c
     int rc = own > from && h->last_end >= h->r->after ? hand_out(h, file, from, own) : 0;
     if (rc == 0) rc = hand_out(h, file, own, end->at);
     log->result.bytes += end->at + end->bytes - from;
-    return rc;
+    atomic_fetch_add_explicit(&h->r->done, end->at + end->bytes - from, memory_order_relaxed);
+    return rc == 0 && is_stopped(h->r) ? -ECANCELED : rc;
 }
 
 /* At an end record: hands out what lies before it, from offset `from` on, or drops it. */
@@ -445,6 +523,7 @@ static int hand_out_part(struct hand_out *h, struct slice file)
     if (p->state != SEGMENT_UNBORN) {
         p->keep = SEGMENT_HEADER_BYTES;
         segment_reader_init(&reader, file, h->shard, h->r->shards, SEGMENT_HEADER_BYTES);
+        reader.trusted = p->clean;
         for (size_t from = reader.at; segment_next(&reader, &item);) {
             records += item.kind == SEGMENT_RECORD;
             if (item.kind != SEGMENT_END && item.kind != SEGMENT_MARK) continue;
@@ -462,19 +541,24 @@ static int hand_out_part(struct hand_out *h, struct slice file)
     return 0;
 }
 
+static int replay_part(struct hand_out *h)
+{
+    struct replay *r = h->r;
+    const struct part *p = &r->logs[h->shard].parts[h->part];
+    struct fileview file;
+    int rc = view(r, h->shard, p->number, &file, h->error);
+    if (rc == 0 && file.bytes.n != p->size) rc = complain(h->error, r->dir, "changed while it was read", 0);
+    if (rc == 0) rc = hand_out_part(h, file.bytes);
+    fileview_close(&file);
+    return rc;
+}
+
 int replay_shard(struct replay *r, uint32_t shard, void (*apply)(void *ctx, uint32_t shard, const struct op *op), void *ctx, struct buf *error)
 {
     struct hand_out h = {.r = r, .shard = shard, .apply = apply, .ctx = ctx, .error = error};
-    struct log *log = &r->logs[shard];
-    struct buf file = {0};
     int rc = 0;
-    for (; h.part < log->n_parts && rc == 0; h.part++) {
-        rc = load(r, shard, log->parts[h.part].number, &file, error);
-        if (rc == 0 && file.len != log->parts[h.part].size) rc = complain(error, r->dir, "changed while it was read", 0);
-        if (rc == 0) rc = hand_out_part(&h, buf_slice(&file));
-    }
+    for (; h.part < r->logs[shard].n_parts && rc == 0; h.part++) rc = replay_part(&h);
     segment_ops_fini(&h.ops);
-    buf_fini(&file);
     return rc;
 }
 
@@ -483,18 +567,18 @@ int replay_shard(struct replay *r, uint32_t shard, void (*apply)(void *ctx, uint
 static int keep_aside(const struct replay *r, uint32_t shard, const struct part *p, struct buf *error)
 {
     char path[LOGDIR_PATH_MAX], dir[LOGDIR_PATH_MAX], aside[LOGDIR_PATH_MAX + 16];
-    struct buf file = {0};
+    struct fileview file = {0};
     logdir_shard(dir, r->dir, shard);
     logdir_segment(path, r->dir, shard, p->number);
     snprintf(aside, sizeof aside, "%s.corrupt", path);
     int fd = r->files->open(r->files->ctx, aside, FILE_READ), rc = 0;
     if (fd >= 0) r->files->close(r->files->ctx, fd); /* kept by an earlier recovery, which saw more of it */
-    else rc = load(r, shard, p->number, &file, error);
+    else rc = view(r, shard, p->number, &file, error);
     if (rc == 0 && fd < 0) {
-        rc = file_put_whole(r->files, dir, aside, buf_slice(&file));
+        rc = file_put_whole(r->files, dir, aside, file.bytes);
         if (rc) complain(error, aside, "cannot be written", rc);
     }
-    buf_fini(&file);
+    fileview_close(&file);
     return rc;
 }
 

@@ -1,18 +1,40 @@
 /* Recovery of a log: which epochs are there, their ops, and the cut behind them. The rules stand at the top of replay.c.
  *
- * replay_open reads everything once and decides; replay_shard hands out one shard's ops, each shard once, on any thread, several at a time; replay_finish, when all are done, cuts
- * the files. Until then nothing on disk was changed, so a recovery that is given up or dies leaves the log as it was. */
+ * Three steps, each over all shards before the next: replay_survey reads a shard's files and notes what is there; replay_decide, once, says what counts; replay_shard hands out a
+ * shard's ops. The first and the last may run on any threads, several shards at a time, each shard once. replay_finish, when all are done, cuts the files. Until then nothing on disk was
+ * changed, so a recovery that is given up or dies leaves the log as it was. */
 #pragma once
+#include <stdatomic.h>
+
 #include "log/wal.h"
 
 struct replay;
 
-/* Borrows dir, keeps files. Gives NULL and a reason: a file that cannot be read or is not of this log; if strict, damage. */
-struct replay *replay_open(const struct file_ops *files, const char *dir, uint32_t shards, wal_epoch after, bool strict, struct buf *error);
+/* Borrows dir, keeps files. after: the caller has the epochs up to this one, from a dump. */
+struct replay *replay_new(const struct file_ops *files, const char *dir, uint32_t shards, wal_epoch after, bool strict);
 void replay_free(struct replay *r);
+/* Keeps stop, which any thread may set: surveys and hand-outs end soon after with -ECANCELED. */
+void replay_stop_on(struct replay *r, const atomic_bool *stop);
+
+/* 0, or -errno and a reason: a file that cannot be read or is not of this log. */
+int replay_survey(struct replay *r, uint32_t shard, struct buf *error);
+/* 0, or a reason: if strict, damage; in any case a log that begins later than behind `after`, for what was in between is nowhere. */
+int replay_decide(struct replay *r, struct buf *error);
+
+/* Both steps on this thread; NULL and a reason. */
+struct replay *replay_open(const struct file_ops *files, const char *dir, uint32_t shards, wal_epoch after, bool strict, struct buf *error);
+
+/* ---- after replay_decide */
 
 /* Records were damaged or are missing: ops may not fit the store that they are applied to. */
 bool replay_is_damaged(const struct replay *r);
+/* Ends of epochs after `after` that were durable once and are not in the log: damaged, or in segments that are no longer there. */
+uint64_t replay_missing(const struct replay *r);
+/* Tells every place that is damaged, in order of files. */
+void replay_each_damage(const struct replay *r, void (*each)(void *ctx, const char *path, uint64_t at, uint64_t records, const char *what), void *ctx);
+
+uint64_t replay_bytes(const struct replay *r);      /* in all files */
+uint64_t replay_bytes_done(const struct replay *r); /* of these, handed out so far; any thread */
 
 int replay_shard(struct replay *r, uint32_t shard, void (*apply)(void *ctx, uint32_t shard, const struct op *op), void *ctx, struct buf *error);
 

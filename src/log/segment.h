@@ -49,6 +49,7 @@ struct segment_reader {
     uint32_t shard, shards;
     size_t at;       /* of the next item */
     size_t epoch_at; /* behind the last end record or mark, or behind the header */
+    bool trusted;    /* set by the caller: a reader has been through these bytes and met nothing bad, so checksums are not computed again */
 };
 
 enum segment_kind { SEGMENT_NOTHING, SEGMENT_RECORD, SEGMENT_END, SEGMENT_MARK, SEGMENT_BAD };
