@@ -105,6 +105,23 @@ int file_write_all(const struct file_ops *ops, int fd, struct slice bytes, uint6
     return 0;
 }
 
+/* One after the other: all writes, and if none failed all syncs. */
+static void commit_in_turn(const struct file_ops *ops, struct file_piece *pieces, uint32_t n)
+{
+    int failed = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        pieces[i].write_rc = failed ? 0 : file_write_all(ops, pieces[i].fd, pieces[i].bytes, pieces[i].at);
+        if (pieces[i].write_rc) failed = pieces[i].write_rc;
+    }
+    for (uint32_t i = 0; i < n; i++) pieces[i].sync_rc = failed ? -ECANCELED : ops->sync(ops->ctx, &pieces[i].fd, 1);
+}
+
+void file_commit(const struct file_ops *ops, struct file_piece *pieces, uint32_t n)
+{
+    if (ops->commit) ops->commit(ops->ctx, pieces, n);
+    else commit_in_turn(ops, pieces, n);
+}
+
 static int read_all(const struct file_ops *ops, int fd, struct buf *out)
 {
     int64_t size = ops->size(ops->ctx, fd);

@@ -310,6 +310,18 @@ static int sim_sync(void *ctx, const int *fds, uint32_t n)
     return rc;
 }
 
+/* As a kernel that has them all at once: each file is synced as soon as it is written, whatever the others do. */
+static void sim_commit(void *ctx, struct file_piece *pieces, uint32_t n)
+{
+    struct file_sim *s = ctx;
+    uint32_t first = n ? (uint32_t)rng_below(&s->rng, n) : 0;
+    for (uint32_t k = 0; k < n; k++) {
+        struct file_piece *p = &pieces[(first + k) % n];
+        p->write_rc = file_write_all(&s->ops, p->fd, p->bytes, p->at);
+        p->sync_rc = p->write_rc ? -ECANCELED : sim_sync(s, &p->fd, 1);
+    }
+}
+
 static int sim_sync_dir(void *ctx, const char *path)
 {
     struct file_sim *s = ctx;
@@ -443,6 +455,7 @@ static const struct file_ops calls = {
     .write = sim_write,
     .truncate = sim_truncate,
     .sync = sim_sync,
+    .commit = sim_commit,
     .sync_dir = sim_sync_dir,
     .rename = sim_rename,
     .unlink = sim_unlink,
@@ -482,6 +495,7 @@ void file_sim_free(struct file_sim *s)
 }
 
 const struct file_ops *file_sim_ops(struct file_sim *s) { return &s->ops; }
+void file_sim_commit_together(struct file_sim *s, bool on) { s->ops.commit = on ? sim_commit : NULL; }
 uint64_t file_sim_calls(const struct file_sim *s) { return s->calls; }
 void file_sim_set_faults(struct file_sim *s, struct file_sim_faults f) { s->faults = f; }
 

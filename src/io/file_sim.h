@@ -15,6 +15,7 @@ struct file_sim;
 struct file_sim *file_sim_new(const char *root, uint64_t seed);
 void file_sim_free(struct file_sim *s);
 const struct file_ops *file_sim_ops(struct file_sim *s); /* lives as long as s */
+void file_sim_commit_together(struct file_sim *s, bool on); /* its commit has the files written and synced in any order (at first), or it has none */
 
 /* Calls that change something (open for creating, write, truncate, sync, sync_dir, rename, unlink, mkdir) are counted from 1. */
 uint64_t file_sim_calls(const struct file_sim *s);

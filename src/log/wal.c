@@ -49,6 +49,7 @@ struct wal {
     bool sealed;         /* they have their end records */
     uint8_t *takes_part; /* in the closed epoch */
     int *fds;            /* room for the call that syncs */
+    struct file_piece *pieces; /* and for the one that commits */
     _Atomic wal_epoch open_epoch, written, synced;
     atomic_bool broken;
 };
@@ -112,6 +113,7 @@ struct wal *wal_open(const struct file_ops *files, const char *dir, uint32_t sha
     memset(w->shards, 0, shards * sizeof *w->shards);
     w->takes_part = mem_zalloc((shards + 7) / 8);
     w->fds = mem_zalloc(shards * sizeof *w->fds);
+    w->pieces = mem_zalloc(shards * sizeof *w->pieces);
     for (uint32_t i = 0; i < shards; i++) w->shards[i].fd = -1;
     int rc = 0;
     for (uint32_t i = 0; i < shards && rc == 0; i++) rc = open_shard(w, i, after, error);
@@ -133,6 +135,7 @@ void wal_close(struct wal *w)
     free(w->shards);
     mem_free(w->takes_part);
     mem_free(w->fds);
+    mem_free(w->pieces);
     mem_free(w->dir);
     mem_free(w);
 }
@@ -203,6 +206,12 @@ static int break_log(struct wal *w, int rc)
     return rc;
 }
 
+static void note_synced(struct wal *w)
+{
+    for (uint32_t i = 0; i < w->n_shards; i++) w->shards[i].unsynced = false;
+    atomic_store_explicit(&w->synced, wal_written_epoch(w), memory_order_release);
+}
+
 int wal_sync(struct wal *w)
 {
     uint32_t n = 0;
@@ -211,8 +220,7 @@ int wal_sync(struct wal *w)
         if (w->shards[i].unsynced) w->fds[n++] = w->shards[i].fd;
     int rc = n ? w->files->sync(w->files->ctx, w->fds, n) : 0;
     if (rc) return break_log(w, rc);
-    for (uint32_t i = 0; i < w->n_shards; i++) w->shards[i].unsynced = false;
-    atomic_store_explicit(&w->synced, wal_written_epoch(w), memory_order_release);
+    note_synced(w);
     return 0;
 }
 
@@ -307,7 +315,15 @@ static void undo(struct wal *w, uint32_t n)
     }
 }
 
-static void note_written(struct wal *w, struct wal_shard *s)
+static void empty_closed(struct wal_shard *s)
+{
+    s->closed.len = 0;
+    if (s->closed.cap <= KEEP_BYTES) return;
+    s->closed.p = mem_resize(s->closed.p, KEEP_BYTES);
+    s->closed.cap = KEEP_BYTES;
+}
+
+static void note_shard_written(const struct wal *w, struct wal_shard *s)
 {
     struct segment *g = &s->segments[s->n_segments - 1];
     g->bytes += s->closed.len;
@@ -317,12 +333,15 @@ static void note_written(struct wal *w, struct wal_shard *s)
     atomic_fetch_add_explicit(&s->info_records, s->closed_records, memory_order_relaxed);
 }
 
-static void empty_closed(struct wal_shard *s)
+static void note_written(struct wal *w)
 {
-    s->closed.len = 0;
-    if (s->closed.cap <= KEEP_BYTES) return;
-    s->closed.p = mem_resize(s->closed.p, KEEP_BYTES);
-    s->closed.cap = KEEP_BYTES;
+    for (uint32_t i = 0; i < w->n_shards; i++) {
+        if (w->shards[i].closed.len == 0) continue;
+        note_shard_written(w, &w->shards[i]);
+        empty_closed(&w->shards[i]);
+    }
+    atomic_store_explicit(&w->written, w->closed, memory_order_release);
+    w->closed = 0;
 }
 
 static int write_epoch(struct wal *w)
@@ -346,14 +365,46 @@ int wal_write(struct wal *w)
     if (rc) return rc;
     seal(w);
     rc = write_epoch(w);
-    if (rc) return rc;
+    if (rc == 0) note_written(w);
+    return rc;
+}
+
+/* --- the log thread: both in one --- */
+
+/* What each file gets: the bytes of the closed epoch, and a sync if it has bytes that are not durable, of this epoch or earlier ones. */
+static uint32_t lay_out(struct wal *w)
+{
+    uint32_t n = 0;
     for (uint32_t i = 0; i < w->n_shards; i++) {
-        if (w->shards[i].closed.len == 0) continue;
-        note_written(w, &w->shards[i]);
-        empty_closed(&w->shards[i]);
+        const struct wal_shard *s = &w->shards[i];
+        if (s->closed.len == 0 && !s->unsynced) continue;
+        w->pieces[n++] = (struct file_piece){.fd = s->fd, .bytes = buf_slice(&s->closed), .at = s->segments[s->n_segments - 1].bytes};
     }
-    atomic_store_explicit(&w->written, w->closed, memory_order_release);
-    w->closed = 0;
+    return n;
+}
+
+/* A failed sync counts whatever else happened: it leaves unknown what is durable. A file that was written and synced beside one that could not be written is no
+ * harm: its epoch is not complete, and goes like that of the others. */
+int wal_commit(struct wal *w)
+{
+    if (wal_broken(w)) return -EIO;
+    if (w->closed == 0) return wal_sync(w);
+    int rc = prepare_segments(w), write_rc = 0, sync_rc = 0;
+    if (rc) return rc;
+    seal(w);
+    uint32_t n = lay_out(w);
+    file_commit(w->files, w->pieces, n);
+    for (uint32_t i = 0; i < n; i++) {
+        if (w->pieces[i].write_rc) write_rc = w->pieces[i].write_rc;
+        if (w->pieces[i].sync_rc && w->pieces[i].sync_rc != -ECANCELED) sync_rc = w->pieces[i].sync_rc;
+    }
+    if (sync_rc) return break_log(w, sync_rc);
+    if (write_rc) {
+        undo(w, w->n_shards);
+        return write_rc;
+    }
+    note_written(w);
+    note_synced(w);
     return 0;
 }
 

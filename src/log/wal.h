@@ -55,6 +55,9 @@ wal_epoch wal_cut(struct wal *w);
 /* ---- the log thread */
 int wal_write(struct wal *w); /* writes the closed epoch, if there is one, to the files; -ENOSPC etc.: nothing of it stays, call again later */
 int wal_sync(struct wal *w);  /* makes all that was written durable; failure breaks the log, and -EIO is all that it says from then on */
+/* Both: the closed epoch is written and everything becomes durable, the files of all shards at the same time if the disk's table can. Fails like the one or the other: if the log is not broken
+ * then, nothing of the epoch stays, call again later. */
+int wal_commit(struct wal *w);
 bool wal_broken(const struct wal *w); /* any thread */
 
 /* Shards start new segments with their next write, so that wal_drop_before can delete those of now once their epochs are old. */

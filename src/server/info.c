@@ -179,6 +179,7 @@ static void add_log(struct report *r)
     add_num(r, "log_written_epoch", wal_written_epoch(s->wal));
     add_num(r, "log_synced_epoch", wal_synced_epoch(s->wal));
     add_num(r, "log_last_sync_time", (uint64_t)journal_last_sync_ms(s->journal) / 1000);
+    add_text(r, "log_io", s->file_uring ? "io_uring" : "plain");
     add_text(r, "log_status", journal_broken(s->journal) ? "broken" : journal_error(s->journal) ? "failing" : "ok");
 }
 

@@ -45,7 +45,7 @@ const struct option options[] = {
      .help = "Permissions of the Unix socket, octal; 0 leaves the umask's."},
     {"tcp-backlog", INT(1, 65535), AT(tcp_backlog), .fallback = "511", .help = "Connections that may wait to be accepted, per listener."},
     {"workers", INT(0, 1024), AT(workers), .fallback = "0", .help = "Worker threads, each the home of one shard; 0: one per usable core."},
-    {"io-backend", ENUM(io_words), AT(io_backend), .fallback = "auto", .help = "How the kernel is asked for events."},
+    {"io-backend", ENUM(io_words), AT(io_backend), .fallback = "auto", .help = "How the kernel is asked for events, and to write the log: epoll with plain calls, or io_uring."},
 
     {"data", ALIAS("dir", "data-dir"), IN("storage", "data_dir"), TEXT(4000), AT(data), .fallback = "./data", .help = "The data directory."},
     {"sync-policy", IN("storage", "sync_policy"), ENUM(sync_words), .values = 3, LIVE, AT(sync_policy), .fallback = "EverySecond",

@@ -101,7 +101,7 @@ static bool write_layout(struct server *s, struct datadir *d, struct replayed *r
 {
     if (datadir_make_layout(d, d->layout + 1, error) < 0) return false;
     char *path = datadir_layout_path(d, d->layout + 1);
-    struct writer w = {.server = s, .wal = wal_open(&file_disk, path, s->engine->route.shards, 0, SEGMENT_BYTES, error)};
+    struct writer w = {.server = s, .wal = wal_open(s->files, path, s->engine->route.shards, 0, SEGMENT_BYTES, error)};
     mem_free(path);
     if (!w.wal) return false;
     for (uint32_t i = 0; i < r->shards; i++) write_store(&w, r->stores[i], r->stores != s->engine->stores);
@@ -125,7 +125,7 @@ static bool write_layout(struct server *s, struct datadir *d, struct replayed *r
 static bool open_in_place(struct server *s, const struct datadir *d, wal_epoch last, struct buf *error)
 {
     char *path = datadir_layout_path(d, d->layout);
-    s->wal = wal_open(&file_disk, path, d->shards, last, SEGMENT_BYTES, error);
+    s->wal = wal_open(s->files, path, d->shards, last, SEGMENT_BYTES, error);
     mem_free(path);
     return s->wal != NULL;
 }

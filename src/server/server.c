@@ -12,6 +12,8 @@
 #include "base/mem.h"
 #include "base/version.h"
 #include "command/families.h"
+#include "io/file.h"
+#include "io/file_uring.h"
 #include "server/datadir.h"
 #include "server/families.h"
 #include "server/front.h"
@@ -176,9 +178,16 @@ static void journal_told(void *ctx)
     for (uint32_t i = 0; i < s->engine->n_workers; i++) front_journal_advanced(s->fronts[i]);
 }
 
+static void choose_files(struct server *s)
+{
+    if (CONFIG_NUM(s->config, io_backend) != CONFIG_IO_EPOLL) s->file_uring = file_uring_open();
+    s->files = s->file_uring ? file_uring_ops(s->file_uring) : &file_disk;
+}
+
 static bool open_log(struct server *s, struct datadir *d)
 {
     if (!d) return true;
+    choose_files(s);
     if (!recover(s, d)) return false;
     s->journal = journal_new(s->engine, s->wal, (enum journal_policy)CONFIG_NUM(s->config, sync_policy), journal_told, s);
     return true;
@@ -192,6 +201,7 @@ static int close_log(struct server *s)
     if (rc < 0) slog(&s->log, SLOG_WARNING, "the last writes could not be made durable", "error=%s", strerror(-rc));
     journal_free(s->journal);
     wal_close(s->wal);
+    if (s->file_uring) file_uring_close(s->file_uring);
     return rc < 0 ? 1 : 0;
 }
 

@@ -16,6 +16,8 @@ struct pubsub;
 struct slowlog;
 struct wal;
 struct journal;
+struct file_ops;
+struct file_uring;
 struct error_counts;
 
 struct server {
@@ -24,6 +26,8 @@ struct server {
     struct command_table *commands;
     struct engine *engine;
     struct front **fronts; /* [engine->n_workers] */
+    const struct file_ops *files;  /* the disk, for the log */
+    struct file_uring *file_uring; /* NULL: plain calls */
     struct wal *wal;         /* NULL: ephemeral */
     struct journal *journal; /* NULL: ephemeral */
     struct pubsub *pubsub;

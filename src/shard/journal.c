@@ -100,10 +100,12 @@ static void set_error(struct journal *j, int error)
     if (atomic_exchange(&j->error, error) != error) j->told(j->ctx);
 }
 
+static void note_synced(struct journal *j) { atomic_store(&j->synced_ms, clock_unix_ms()); }
+
 static void sync_files(struct journal *j)
 {
     int rc = wal_sync(j->wal);
-    if (rc == 0) atomic_store(&j->synced_ms, clock_unix_ms());
+    if (rc == 0) note_synced(j);
     else set_error(j, rc);
 }
 
@@ -115,11 +117,13 @@ static bool stopping(struct journal *j)
     return stop;
 }
 
-/* Writes the closed epoch, however long the disk is full. False: it cannot be written any more. */
+/* Writes the closed epoch, however long the disk is full, and syncs it if that is wanted. False: it cannot be written any more. */
 static bool write_epoch(struct journal *j)
 {
+    bool sync = atomic_exchange(&j->flush_wanted, false) || atomic_load(&j->policy) == JOURNAL_EVERY_WRITE;
     for (;;) {
-        int rc = wal_broken(j->wal) ? -EIO : wal_write(j->wal);
+        int rc = wal_broken(j->wal) ? -EIO : sync ? wal_commit(j->wal) : wal_write(j->wal);
+        if (rc == 0 && sync) note_synced(j);
         set_error(j, rc);
         if (rc == 0) return true;
         if (wal_broken(j->wal) || stopping(j)) return false;
@@ -137,7 +141,6 @@ static void handle_epoch(struct journal *j)
         pthread_mutex_unlock(&j->lock);
         return;
     }
-    if (written && (atomic_load(&j->policy) == JOURNAL_EVERY_WRITE || atomic_exchange(&j->flush_wanted, false))) sync_files(j);
     if (written) part_done(j); /* a broken log stays busy: it closes no further epoch */
     j->told(j->ctx);
 }

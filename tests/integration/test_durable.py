@@ -132,9 +132,11 @@ def test_a_second_server_on_the_same_data_is_refused(make_server, data):
         make_server(data=data)
 
 
-def test_the_policy_can_change_while_the_server_runs(make_server, data):
-    s = make_server(data=data)
+@pytest.mark.parametrize("backend, log_io", [("epoll", "plain"), ("uring", "io_uring")])
+def test_the_policy_can_change_while_the_server_runs(make_server, data, backend, log_io):
+    s = make_server(data=data, workers=3, args=["--io-backend", backend])
     with s.client() as c:
+        assert c.info("persistence")["log_io"] == log_io
         assert c.config_set("appendfsync", "always")
         before = int(c.info("persistence")["log_synced_epoch"])
         c.set("k", "v")

@@ -115,6 +115,7 @@ static struct bench *bench_new(uint32_t shards, uint64_t segment_bytes, uint64_t
 {
     struct bench *b = mem_zalloc(sizeof *b);
     b->disk = file_sim_new("d", seed);
+    file_sim_commit_together(b->disk, seed % 2);
     b->truth = twin_new();
     oprandom_init(&b->ops, seed);
     b->ops.string_max = 30;
@@ -315,13 +316,32 @@ static void an_op_longer_than_a_record_is_kept_in_parts(void **state)
 
 /* --- crashes --- */
 
+static int commit_log(struct bench *b)
+{
+    int rc = wal_commit(b->wal);
+    if (rc == 0) b->truth->synced = wal_synced_epoch(b->wal);
+    return rc;
+}
+
+/* The ways to bring an epoch to the disk: written only, committed with the files in turn, committed with the files together. */
+enum way { WAY_WRITE, WAY_COMMIT, WAY_COMMIT_TOGETHER, WAYS };
+
+static int write_by(struct bench *b, enum way way)
+{
+    file_sim_commit_together(b->disk, way == WAY_COMMIT_TOGETHER);
+    return way == WAY_WRITE ? wal_write(b->wal) : commit_log(b);
+}
+
+/* Writes the closed epoch, now and then with the sync in the same call. */
+static int write_log(struct bench *b) { return rng_below(&b->ops.rng, 3) == 0 ? commit_log(b) : wal_write(b->wal); }
+
 /* A life of the log: random appends, cuts, writes, syncs, rotations. Stops when a call fails. */
 static void live(struct bench *b, unsigned steps)
 {
     for (unsigned i = 0; i < steps; i++) {
         for (uint64_t n = rng_below(&b->ops.rng, 5); n; n--) append(b, (uint32_t)rng_below(&b->ops.rng, b->shards));
         cut(b);
-        if (wal_write(b->wal)) return;
+        if (write_log(b)) return;
         if (rng_below(&b->ops.rng, 3) == 0 && sync_log(b)) return;
         if (rng_below(&b->ops.rng, 12) == 0) wal_rotate(b->wal);
     }
@@ -419,9 +439,8 @@ static void an_epoch_lost_without_trace_ends_the_run(void **state)
 
 /* --- failing calls --- */
 
-static void a_full_disk_undoes_the_epoch_and_a_second_try_writes_it(void **state)
+static void fill_disk(enum way way, unsigned *failures)
 {
-    unsigned failures = 0;
     for (uint64_t space = 0; space < 3000; space += 7) {
         struct bench *b = bench_new(3, 400, 6);
         file_sim_set_faults(b->disk, (struct file_sim_faults){.space_bytes = space + 1, .short_writes = true});
@@ -429,13 +448,14 @@ static void a_full_disk_undoes_the_epoch_and_a_second_try_writes_it(void **state
         for (unsigned i = 0; i < 12; i++) {
             for (uint32_t s = 0; s < 3; s++) append(b, s);
             wal_epoch e = cut(b);
-            if (wal_write(b->wal) == -ENOSPC) {
-                failures++;
-                assert_true(wal_written_epoch(b->wal) < e && !wal_broken(b->wal));
+            if (write_by(b, way) == -ENOSPC) {
+                ++*failures;
+                assert_true(wal_written_epoch(b->wal) < e && wal_synced_epoch(b->wal) < e && !wal_broken(b->wal));
                 file_sim_set_faults(b->disk, (struct file_sim_faults){0});
-                assert_int_equal(wal_write(b->wal), 0);
+                assert_int_equal(write_by(b, way), 0);
             }
             assert_int_equal(wal_written_epoch(b->wal), e);
+            if (way != WAY_WRITE) assert_int_equal(wal_synced_epoch(b->wal), e);
         }
         assert_int_equal(sync_log(b), 0);
         close_log(b, true);
@@ -444,12 +464,19 @@ static void a_full_disk_undoes_the_epoch_and_a_second_try_writes_it(void **state
         assert_int_equal(r.bad_records + r.torn_bytes, 0);
         bench_free(b);
     }
-    assert_true(failures > 100);
 }
 
-static void a_crash_between_the_failed_write_and_the_next_try_drops_the_epoch(void **state)
+static void a_full_disk_undoes_the_epoch_and_a_second_try_writes_it(void **state)
 {
-    unsigned failures = 0;
+    for (int way = 0; way < WAYS; way++) {
+        unsigned failures = 0;
+        fill_disk((enum way)way, &failures);
+        assert_true(failures > 100);
+    }
+}
+
+static void crash_after_failed_write(enum way way, unsigned *failures)
+{
     for (uint64_t space = 0; space < 2500; space += 11) {
         struct bench *b = bench_new(3, 1 << 20, 6);
         file_sim_set_faults(b->disk, (struct file_sim_faults){.space_bytes = space + 1});
@@ -458,41 +485,56 @@ static void a_crash_between_the_failed_write_and_the_next_try_drops_the_epoch(vo
         for (unsigned i = 0; i < 20 && rc == 0; i++) {
             for (uint32_t s = 0; s < 3; s++) append(b, s);
             cut(b);
-            rc = wal_write(b->wal);
+            rc = write_by(b, way);
             if (rc == 0) assert_int_equal(sync_log(b), 0);
         }
-        failures += rc == -ENOSPC;
+        *failures += rc == -ENOSPC;
         close_log(b, space % 2);
         assert_int_equal(replay_run(b, 0).last, b->truth->synced);
         bench_free(b);
     }
-    assert_true(failures > 100);
 }
 
-static void any_call_may_fail_once(void **state)
+static void a_crash_between_the_failed_write_and_the_next_try_drops_the_epoch(void **state)
+{
+    for (int way = 0; way < WAYS; way++) {
+        unsigned failures = 0;
+        crash_after_failed_write((enum way)way, &failures);
+        assert_true(failures > 100);
+    }
+}
+
+/* A life in which changing call k fails. */
+static void live_with_failure(struct bench *b, enum way way, unsigned *retried)
+{
+    bool opened = open_log(b, 0) || open_log(b, 0);
+    assert_true(opened);
+    for (unsigned i = 0; i < 15 && !wal_broken(b->wal); i++) {
+        for (uint32_t s = 0; s < 3; s++) append(b, s);
+        cut(b);
+        int rc = write_by(b, way);
+        if (rc && !wal_broken(b->wal)) {
+            ++*retried;
+            rc = write_by(b, way);
+        }
+        if (rc == 0 && i % 3 == 2) sync_log(b);
+    }
+}
+
+static void fail_each_call(enum way way)
 {
     unsigned broken = 0, retried = 0;
     for (uint64_t k = 1;; k++) {
         struct bench *b = bench_new(3, 300, 9);
         file_sim_set_faults(b->disk, (struct file_sim_faults){.fail_at = k, .fail_errno = EDQUOT});
-        bool opened = open_log(b, 0) || open_log(b, 0);
-        assert_true(opened);
-        for (unsigned i = 0; i < 15 && !wal_broken(b->wal); i++) {
-            for (uint32_t s = 0; s < 3; s++) append(b, s);
-            cut(b);
-            int rc = wal_write(b->wal);
-            if (rc && !wal_broken(b->wal)) {
-                retried++;
-                rc = wal_write(b->wal);
-            }
-            if (rc == 0 && i % 3 == 2) sync_log(b);
-        }
+        live_with_failure(b, way, &retried);
         if (wal_broken(b->wal)) {
             broken++;
             /* For good: not even a disk that works again brings it back, and no promise is made any more. */
             wal_epoch synced = wal_synced_epoch(b->wal);
             assert_int_equal(wal_write(b->wal), -EIO);
             assert_int_equal(wal_sync(b->wal), -EIO);
+            assert_int_equal(wal_commit(b->wal), -EIO);
             assert_true(wal_synced_epoch(b->wal) == synced);
         }
         bool done = file_sim_calls(b->disk) < k;
@@ -503,6 +545,11 @@ static void any_call_may_fail_once(void **state)
         if (done) break;
     }
     assert_true(broken > 10 && retried > 10);
+}
+
+static void any_call_may_fail_once(void **state)
+{
+    for (int way = 0; way < WAYS; way++) fail_each_call((enum way)way);
 }
 
 /* --- rot --- */
