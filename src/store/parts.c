@@ -29,8 +29,9 @@
 #include "base/num.h"
 #include "store/lzf.h"
 #include "store/rdbpack.h"
+#include "store/rdbwire.h"
 
-enum { STRING_MAX = 512 << 20, BLOCK_BYTES = 16 << 10 };
+enum { STRING_MAX = RDBWIRE_STRING_MAX, BLOCK_BYTES = 16 << 10 };
 
 struct parts_block {
     struct parts_block *next;
@@ -86,56 +87,13 @@ static bool add_element(void *ctx, const struct rdbpack_element *e)
     return true;
 }
 
-/* ---- lengths and strings. `in` is what is left of the image. */
-
-static const uint8_t *take(struct slice *in, size_t n)
-{
-    if (in->n < n) return NULL;
-    const char *p = in->p;
-    in->p += n;
-    in->n -= n;
-    return (const uint8_t *)p;
-}
-
-static bool take_big_endian(struct slice *in, unsigned bytes, uint64_t *n)
-{
-    const uint8_t *p = take(in, bytes);
-    if (!p) return false;
-    for (*n = 0; bytes > 0; bytes--) *n = *n << 8 | *p++;
-    return true;
-}
-
-/* *special: not a length but one of the string encodings, its number in *n. */
-static bool take_length_or(struct slice *in, uint64_t *n, bool *special)
-{
-    const uint8_t *p = take(in, 1);
-    if (!p) return false;
-    uint8_t head = *p;
-    *special = head >> 6 == 3;
-    *n = head & 63;
-    switch (head >> 6) {
-    case 1:
-        if (!(p = take(in, 1))) return false;
-        *n = *n << 8 | *p;
-        return true;
-    case 2:
-        if (head == 0x80) return take_big_endian(in, 4, n);
-        return head == 0x81 && take_big_endian(in, 8, n);
-    default: return true;
-    }
-}
-
-static bool take_length(struct slice *in, uint64_t *n)
-{
-    bool special;
-    return take_length_or(in, n, &special) && !special;
-}
+/* ---- strings. `in` is what is left of the image. */
 
 static bool take_compressed(struct parts *p, struct slice *in, struct slice *s)
 {
     uint64_t packed_n, n;
-    if (!take_length(in, &packed_n) || !take_length(in, &n)) return false;
-    const uint8_t *packed = take(in, packed_n);
+    if (!rdbwire_length(in, &packed_n) || !rdbwire_length(in, &n)) return false;
+    const uint8_t *packed = rdbwire_take(in, packed_n);
     if (!packed || n == 0 || n > STRING_MAX || n / LZF_EXPANSION_MAX > packed_n) return false;
     char *out = room(p, n);
     *s = slice_of(out, n);
@@ -146,14 +104,14 @@ static bool take_string(struct parts *p, struct slice *in, struct slice *s)
 {
     uint64_t n;
     bool special;
-    if (!take_length_or(in, &n, &special)) return false;
+    if (!rdbwire_length_or(in, &n, &special)) return false;
     if (!special) {
-        const uint8_t *bytes = n <= STRING_MAX ? take(in, n) : NULL;
+        const uint8_t *bytes = n <= STRING_MAX ? rdbwire_take(in, n) : NULL;
         *s = slice_of(bytes, n);
         return bytes;
     }
     if (n == 3) return take_compressed(p, in, s);
-    const uint8_t *value = n < 3 ? take(in, 1u << n) : NULL;
+    const uint8_t *value = n < 3 ? rdbwire_take(in, 1u << n) : NULL;
     if (value) *s = text_of(p, rdbpack_i64le(value, 1u << n));
     return value;
 }
@@ -163,7 +121,7 @@ static bool take_string(struct parts *p, struct slice *in, struct slice *s)
 static bool take_items(struct parts *p, struct slice *in, unsigned strings_each)
 {
     uint64_t n;
-    if (!take_length(in, &n)) return false;
+    if (!rdbwire_length(in, &n)) return false;
     for (; n > 0; n--)
         for (unsigned i = 0; i < strings_each; i++) {
             struct slice s;
@@ -175,19 +133,19 @@ static bool take_items(struct parts *p, struct slice *in, unsigned strings_each)
 
 static bool take_score_text(struct slice *in, double *score)
 {
-    const uint8_t *n = take(in, 1);
+    const uint8_t *n = rdbwire_take(in, 1);
     if (!n || *n == 253) return false;
     if (*n >= 254) {
         *score = *n == 254 ? INFINITY : -INFINITY;
         return true;
     }
-    const uint8_t *text = take(in, *n);
+    const uint8_t *text = rdbwire_take(in, *n);
     return text && num_parse_f64(slice_of(text, *n), score);
 }
 
 static bool take_score_binary(struct slice *in, double *score)
 {
-    const uint8_t *p = take(in, 8);
+    const uint8_t *p = rdbwire_take(in, 8);
     if (!p) return false;
     uint64_t bits = rdbpack_u64le(p, 8);
     memcpy(score, &bits, 8);
@@ -198,7 +156,7 @@ static bool take_scored(struct parts *p, struct slice *in, bool (*take_score)(st
 {
     uint64_t n;
     size_t scores_cap = 0;
-    if (!take_length(in, &n)) return false;
+    if (!rdbwire_length(in, &n)) return false;
     for (; n > 0; n--) {
         struct slice member;
         double score;
@@ -235,7 +193,7 @@ static bool take_packed(struct parts *p, struct slice *in, bool (*walk)(struct s
 static bool take_ziplists(struct parts *p, struct slice *in)
 {
     uint64_t n;
-    if (!take_length(in, &n)) return false;
+    if (!rdbwire_length(in, &n)) return false;
     for (; n > 0; n--)
         if (!take_packed(p, in, rdbpack_ziplist)) return false;
     return true;
@@ -245,10 +203,10 @@ static bool take_nodes(struct parts *p, struct slice *in)
 {
     enum { PLAIN = 1, PACKED = 2 };
     uint64_t n, container;
-    if (!take_length(in, &n)) return false;
+    if (!rdbwire_length(in, &n)) return false;
     for (; n > 0; n--) {
         struct slice s;
-        if (!take_length(in, &container)) return false;
+        if (!rdbwire_length(in, &container)) return false;
         if (container == PACKED) {
             if (!take_packed(p, in, rdbpack_listpack)) return false;
         } else {
@@ -293,7 +251,7 @@ static bool take_body(struct parts *p, uint8_t type, struct slice *in)
 bool parts_read(struct parts *p, struct slice image)
 {
     *p = (struct parts){0};
-    const uint8_t *type = take(&image, 1);
+    const uint8_t *type = rdbwire_take(&image, 1);
     return type && take_body(p, *type, &image) && image.n == 0 && p->n > 0;
 }
 
