@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Kills servers at random moments and looks whether what they had acknowledged is there in the next process.
 
-    tests/crash/crash.py [--kills 70] [--policies always,everysec,no] [--seed N] [--short] [--keep]
+    tests/crash/crash.py [--kills 45] [--policies always,everysec,no,always+power,everysec+power] [--seed N]
 
 A round: start (sometimes with another number of workers, sometimes killed while it starts), compare with the model, let many clients write, dump now and then, kill. What each policy promises:
 
     always     nothing that was acknowledged is missing
     everysec   nothing is missing that was acknowledged more than a second (and what a busy machine adds) before the kill
     no         the same here: the process dies, not the machine, and the log is handed to the kernel within 50 ms
+
+    +power     with it, the machine dies too: what was not synced is gone, or there in part (power.py); "no" promises nothing then but that what is there is whole
 
 and under all of them what is there is a prefix of what each client did, the shared counter tells the same order over all clients, and no transaction is there in part.
 A run in which nothing was killed, no log was replayed or, if the server makes dumps, none was loaded, fails.
@@ -25,6 +27,7 @@ import time
 
 from load import CONTROL_DB, Maker
 from node import Gone, Node, Refused, has_option
+from power import Disk
 
 CLIENTS = 14
 OWNERS = 5     # clients with two databases of their own; the others share one, by prefix
@@ -90,7 +93,7 @@ class Client:
         self.dbs = [2 + 2 * number, 3 + 2 * number] if number < OWNERS else [SHARED_DB]
         self.prefix = "" if number < OWNERS else f"c{number}:"
         self.maker = Maker(f"{seed}/{number}", self.dbs, self.prefix)
-        self.n = 0
+        self.n = self.seq = 0  # seq: what SET seq left there; one less than n if just that was lost
         self.steps = []  # n + 1, n + 2, ...
         self.used = set()
         self.failure = None
@@ -136,10 +139,11 @@ class Client:
 
     def verify(self, server, twin, killed_at, limit_s):
         """Brings the twin to where the server is; gives (acknowledged steps, those that are gone, age of the oldest gone one at the kill)."""
-        k = int(server.ask("GET", f"seq:{self.number}") or 0) - self.n
+        seq = int(server.ask("GET", f"seq:{self.number}") or 0)
+        k = 0 if seq == self.seq else seq - self.n
         acked = sum(s.acked_at is not None for s in self.steps)
         if not 0 <= k <= len(self.steps):
-            raise Lost(f"client {self.number}: step {self.n + k} is there, {self.n} to {self.n + len(self.steps)} are possible")
+            raise Lost(f"client {self.number}: step {seq} is there, {self.n} to {self.n + len(self.steps)} are possible")
         for s in self.steps[:k]:
             self.give(twin, s)
         have = values_of(server, self.dbs, self.prefix)
@@ -148,7 +152,7 @@ class Client:
         if age > limit_s:
             raise Lost(f"client {self.number}: step {self.n + kept + 1} of {self.n + acked} acknowledged ones was acknowledged {age:.3f} s before the kill and is gone: "
                        f"{self.steps[kept].commands}")
-        self.kept = kept
+        self.kept, self.seq = kept, seq
         return acked, max(0, acked - kept), age
 
     def settle(self, have, twin, k):
@@ -251,13 +255,14 @@ class Run:
     """One policy."""
 
     def __init__(self, policy, kills, seed, folder, say):
-        self.policy, self.kills, self.say = policy, kills, say
+        self.name, self.policy, self.kills, self.say = policy, policy.split("+")[0], kills, say
         self.seed = f"{seed}/{policy}"
         self.r = random.Random(self.seed)
-        self.limit_s = 0 if policy == "always" else 1.0 + SLACK_S
+        self.limit_s = 0 if self.policy == "always" else float("inf") if policy == "no+power" else 1.0 + SLACK_S
         self.folder = folder
         self.data = os.path.join(folder, "data")
         self.log_path = os.path.join(folder, "server.log")
+        self.disk = Disk(folder, self.data, self.r) if policy.endswith("+power") else None
         self.clients = [Client(i, self.seed) for i in range(CLIENTS)]
         self.queue = Queue()
         self.total = 0
@@ -275,18 +280,23 @@ class Run:
             args += ["--max-wal-size", "512kb"]
         return args
 
+    def new_node(self):
+        if self.disk:
+            self.disk.lose_power()
+        return Node(self.args(), self.log_path, self.disk.env() if self.disk else None)
+
     def start(self):
         if self.r.random() < 0.3:
             before, self.workers = self.workers, self.r.choice([n for n in (1, 2, 3, 4, 7) if n != self.workers])
             self.sums["worker changes"] += before != self.workers
         while self.r.random() < 0.3:
-            node = Node(self.args(), self.log_path)
+            node = self.new_node()
             time.sleep(self.r.random() ** 2 * 0.25)
             if node.process.poll() not in (None, 0):
                 raise Lost(f"the server ended with {node.process.returncode} at start:\n{node.log()[-3000:]}")
             self.sums["kills while starting"] += node.kill()[1]
         try:
-            return Node(self.args(), self.log_path).wait_ready()
+            return self.new_node().wait_ready()
         except RuntimeError as e:
             raise Lost(str(e))
 
@@ -389,7 +399,7 @@ class Run:
             node = self.start()
             self.count_recovery(node)
             acked, lost = self.verify(node, killed_at)
-            self.say(f"{self.policy:8} kill {self.sums['kills'] + self.sums['kills while starting']:3}/{self.kills}  workers {self.workers}  acknowledged {acked:6}  lost {lost:4}  "
+            self.say(f"{self.name:14} kill {self.sums['kills'] + self.sums['kills while starting']:3}/{self.kills}  workers {self.workers}  acknowledged {acked:6}  lost {lost:4}  "
                      f"keys {self.sums['keys']:5}  total {self.total}")
         self.check_itself(node)
         node.stop()
@@ -401,6 +411,8 @@ class Run:
             raise Lost(f"nothing was tested: {s}")
         if s["records replayed"] == 0 and s["dumps loaded"] == 0:
             raise Lost("no log was replayed")
+        if self.disk and self.disk.torn_bytes == 0:
+            raise Lost("no byte was lost with the power")
         if s["dumps made"] and s["dumps loaded"] == 0:
             raise Lost("dumps were made and none was loaded")
         flagged = {name.decode() for name in node.connect().ask("COMMAND", "LIST", "FILTERBY", "ACLCAT", "write")}
@@ -415,8 +427,8 @@ class Run:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=70, help="per policy")
-    parser.add_argument("--policies", default="always,everysec,no")
+    parser.add_argument("--kills", type=int, default=45, help="per policy")
+    parser.add_argument("--policies", default="always,everysec,no,always+power,everysec+power")
     parser.add_argument("--seed", default=str(random.SystemRandom().randrange(10**9)))
     parser.add_argument("--keep", action="store_true", help="keep the data of a failed run")
     o = parser.parse_args()
