@@ -14,6 +14,7 @@
 #include "command/families.h"
 #include "io/file.h"
 #include "io/file_uring.h"
+#include "io/pager.h"
 #include "server/datadir.h"
 #include "server/families.h"
 #include "server/front.h"
@@ -111,6 +112,8 @@ static void build(struct server *s, unsigned workers, uint64_t seed)
 {
     s->commands = server_commands();
     s->engine = engine_new(workers, seed, datadir_random_seed(), s->commands);
+    s->pager = pager_new();
+    for (unsigned i = 0; i < workers; i++) s->engine->stores[i]->pager = s->pager;
     s->pubsub = subscribe_registry_new(workers);
     s->slowlog = slowlog_new();
     s->totals = totals_new(command_places(s->commands));
@@ -138,6 +141,7 @@ static void tear_down(struct server *s)
     stats_errors_free(s->errors);
     subscribe_registry_free(s->pubsub);
     engine_free(s->engine);
+    pager_free(s->pager);
     command_table_free(s->commands);
 }
 

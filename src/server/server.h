@@ -18,6 +18,7 @@ struct wal;
 struct journal;
 struct file_ops;
 struct file_uring;
+struct pager;
 struct error_counts;
 
 struct server {
@@ -25,6 +26,7 @@ struct server {
     struct slog log;
     struct command_table *commands;
     struct engine *engine;
+    struct pager *pager;
     struct front **fronts; /* [engine->n_workers] */
     const struct file_ops *files;  /* the disk, for the log */
     struct file_uring *file_uring; /* NULL: plain calls */

@@ -328,6 +328,7 @@ static int64_t apply_zset_rem(struct change *c) { return take_out(c, TYPE_ZSET, 
 static void db_fill(struct store *s, struct db *db)
 {
     db->arena = arena_new();
+    arena_set_pager(db->arena, s->pager);
     table_init(&db->keys, db->arena, s->seed, rng_u64(&s->rng), 0);
     table_init(&db->expiring, db->arena, s->seed, rng_u64(&s->rng), 0);
     db->expire_cursor = 0;

@@ -1,9 +1,10 @@
 /* How it is laid out:
  *
- *   chunk   2 MiB from the kernel, 2 MiB-aligned, cut into 32 spans; mapped when the first span is needed
+ *   region  address space from the kernel, aligned to huge pages, cut into spans from its start on. Mapped in one call because calls wait for page faults of other threads.
  *   span    64 KiB, 64 KiB-aligned: a header of 64 bytes, then blocks of one class. A block's span is its address with the lower
  *           16 bits cleared. Blocks are handed out in address order first (bump), so pages that no block needed stay untouched.
- *   large   a header of 64 bytes before the block, all chained; from the process heap below LARGE_MAP_MIN, mapped from there on
+ *   large   a header of 64 bytes before the block, all chained; from the process heap below LARGE_MAP_MIN, mapped from there on, the header in a page of
+ *           its own: then a block can begin on a huge page, and nobody touches that before the block's user does
  *
  * Each class has a list of spans that may have room; allocation takes from its head and drops the head from the list when it turns out to
  * be full. A span that becomes empty serves any class again, except the head of a list: a single block that comes and goes must
@@ -18,18 +19,20 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "io/pager.h"
 
 enum {
     SPAN_BYTES = 64 << 10,
     SPAN_HEADER = 64,
-    CHUNK_BYTES = 2 << 20,
+    HUGE_BYTES = PAGER_BYTES,
+    /* A huge page under its first spans would cost a nearly empty database 2 MiB of real memory; under the later ones it saves TLB misses. */
+    FIRST_REGION_BYTES = 16 << 20, /* without huge pages */
+    REGION_BYTES = 64 << 20,
     CLASS_STEP = 8,
     CLASSES = ARENA_SMALL_MAX / CLASS_STEP + 1,
     LARGE_HEADER = 64,
     LARGE_MAP_MIN = 1 << 20, /* header included */
     PAGE_BYTES = 4096,
-    /* A huge page under the first chunks would cost a nearly empty database 2 MiB of real memory; under the later ones it saves TLB misses. */
-    CHUNKS_WITHOUT_HUGE_PAGES = 8,
     LARGE_HUGE_MIN = 2 << 20, /* header included; tables from here on are in huge pages too: their accesses are random */
 };
 
@@ -50,16 +53,22 @@ struct large {
 };
 _Static_assert(sizeof(struct large) <= LARGE_HEADER, "a large block must stay 64-byte aligned");
 
+struct region {
+    char *at;
+    size_t bytes;
+};
+
 struct arena {
     struct span *room[CLASSES]; /* by class: spans that may have room */
     size_t live_bytes;
     size_t large_bytes;   /* occupied by large blocks, headers included, less what is away */
     size_t heap_bytes;    /* of these, what is in the process heap */
     struct large larges;  /* ring head */
-    char *fresh;          /* next span of the newest chunk that was never used, fresh_end: none */
+    char *fresh;          /* next span of the region in use that was never used, fresh_end: none */
     char *fresh_end;
-    void **chunks;
-    size_t n_chunks;
+    struct region *regions; /* the last may be the one after that in use, mapped ahead */
+    size_t n_regions, n_used;
+    struct pager *pager;  /* may be NULL */
     struct span **empty;  /* spans without a class, as a stack */
     size_t n_empty, empty_cap;
     size_t n_trimmed;     /* how many at the bottom of that stack have no pages */
@@ -74,23 +83,49 @@ static void *map_pages(size_t bytes)
     return p;
 }
 
-static char *map_chunk(void)
+/* So many bytes that byte `lead` of them is where a huge page may begin. */
+static char *map_aligned(size_t bytes, size_t lead)
 {
-    char *p = map_pages(2 * CHUNK_BYTES);
-    char *at = (char *)(((uintptr_t)p + CHUNK_BYTES - 1) & ~(uintptr_t)(CHUNK_BYTES - 1));
+    char *p = map_pages(bytes + HUGE_BYTES), *end = p + bytes + HUGE_BYTES;
+    char *at = (char *)(((uintptr_t)p + lead + HUGE_BYTES - 1) & ~(uintptr_t)(HUGE_BYTES - 1)) - lead;
     if (at > p) munmap(p, (size_t)(at - p));
-    if (at < p + CHUNK_BYTES) munmap(at + CHUNK_BYTES, (size_t)(p + CHUNK_BYTES - at));
+    if (at + bytes < end) munmap(at + bytes, (size_t)(end - at) - bytes);
     return at;
 }
 
-static void add_chunk(struct arena *a)
+static void map_region(struct arena *a)
 {
-    char *p = map_chunk();
-    madvise(p, CHUNK_BYTES, a->n_chunks < CHUNKS_WITHOUT_HUGE_PAGES ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
-    a->chunks = mem_resize(a->chunks, (a->n_chunks + 1) * sizeof *a->chunks);
-    a->chunks[a->n_chunks++] = p;
-    a->fresh = p;
-    a->fresh_end = p + CHUNK_BYTES;
+    size_t bytes = a->n_regions ? REGION_BYTES : FIRST_REGION_BYTES;
+    char *p = map_aligned(bytes, 0);
+    madvise(p, bytes, a->n_regions ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    a->regions = mem_resize(a->regions, (a->n_regions + 1) * sizeof *a->regions);
+    a->regions[a->n_regions++] = (struct region){p, bytes};
+}
+
+static void next_region(struct arena *a)
+{
+    if (a->n_used == a->n_regions) map_region(a);
+    const struct region *r = &a->regions[a->n_used++];
+    a->fresh = r->at;
+    a->fresh_end = r->at + r->bytes;
+}
+
+static void want_huge_page(struct arena *a, char *p)
+{
+    if (a->pager) pager_want(a->pager, p);
+}
+
+/* In the middle of a huge page it is time to have the next one made ready. */
+static void look_ahead(struct arena *a)
+{
+    char *next = (char *)(((uintptr_t)a->fresh | (HUGE_BYTES - 1)) + 1);
+    if (next == a->fresh_end) {
+        map_region(a);
+        next = a->regions[a->n_used].at;
+    } else if (a->n_used == 1) {
+        return; /* no huge pages here */
+    }
+    want_huge_page(a, next);
 }
 
 /* --- spans --- */
@@ -125,9 +160,10 @@ static struct span *span_take(struct arena *a)
         if (a->n_trimmed > a->n_empty) a->n_trimmed = a->n_empty;
         return a->empty[a->n_empty];
     }
-    if (a->fresh == a->fresh_end) add_chunk(a);
+    if (a->fresh == a->fresh_end) next_region(a);
     struct span *s = (struct span *)a->fresh;
     a->fresh += SPAN_BYTES;
+    if (((uintptr_t)a->fresh & (HUGE_BYTES - 1)) == HUGE_BYTES / 2) look_ahead(a);
     return s;
 }
 
@@ -205,8 +241,11 @@ static bool large_is_mapped(size_t occupied) { return occupied >= LARGE_MAP_MIN;
 static size_t large_round(size_t bytes)
 {
     size_t n = (bytes + LARGE_HEADER + 63) & ~(size_t)63;
-    return large_is_mapped(n) ? (n + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1) : n;
+    return large_is_mapped(n) ? (bytes + PAGE_BYTES + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1) : n;
 }
+
+/* Where the memory begins that the header is in. */
+static void *large_start(struct large *l) { return (char *)l - (large_is_mapped(l->bytes) ? PAGE_BYTES - LARGE_HEADER : 0); }
 
 static struct large *large_of(void *block) { return (struct large *)((char *)block - LARGE_HEADER); }
 
@@ -229,12 +268,19 @@ static void large_unlink(struct arena *a, struct large *l)
     if (!large_is_mapped(l->bytes)) a->heap_bytes -= l->bytes;
 }
 
+/* n occupied bytes, the block aligned to huge pages if it has any. Advice is for the whole mapping: mremap moves no two. */
+static struct large *large_map(size_t n)
+{
+    char *p = n < LARGE_HUGE_MIN ? map_pages(n) : map_aligned(n, PAGE_BYTES);
+    if (n >= LARGE_HUGE_MIN) madvise(p, n, MADV_HUGEPAGE);
+    return (struct large *)(p + PAGE_BYTES - LARGE_HEADER);
+}
+
 static void *large_alloc(struct arena *a, size_t bytes, bool zeroed)
 {
     size_t n = large_round(bytes);
-    struct large *l = large_is_mapped(n) ? map_pages(n) : aligned_alloc(64, n);
+    struct large *l = large_is_mapped(n) ? large_map(n) : aligned_alloc(64, n);
     CHECK(l && "out of memory");
-    if (n >= LARGE_HUGE_MIN) madvise(l, n, MADV_HUGEPAGE);
     l->bytes = n;
     l->away = 0;
     large_link(a, l);
@@ -245,7 +291,7 @@ static void *large_alloc(struct arena *a, size_t bytes, bool zeroed)
 
 static void large_drop(struct large *l)
 {
-    if (large_is_mapped(l->bytes)) munmap(l, l->bytes);
+    if (large_is_mapped(l->bytes)) munmap(large_start(l), l->bytes);
     else free(l);
 }
 
@@ -263,8 +309,9 @@ static void *large_remap(struct arena *a, void *p, size_t new_occupied)
     struct large *l = large_of(p);
     CHECK(l->away == 0);
     large_unlink(a, l);
-    l = mremap(l, l->bytes, new_occupied, MREMAP_MAYMOVE);
-    CHECK(l != MAP_FAILED && "out of memory");
+    char *start = mremap(large_start(l), l->bytes, new_occupied, MREMAP_MAYMOVE);
+    CHECK(start != MAP_FAILED && "out of memory");
+    l = (struct large *)(start + PAGE_BYTES - LARGE_HEADER);
     l->bytes = new_occupied;
     large_link(a, l);
     return (char *)l + LARGE_HEADER;
@@ -279,6 +326,8 @@ struct arena *arena_new(void)
     return a;
 }
 
+void arena_set_pager(struct arena *a, struct pager *p) { a->pager = p; }
+
 void arena_free(struct arena *a)
 {
     for (struct large *l = a->larges.next; l != &a->larges;) {
@@ -286,8 +335,8 @@ void arena_free(struct arena *a)
         large_drop(l);
         l = next;
     }
-    for (size_t i = 0; i < a->n_chunks; i++) munmap(a->chunks[i], CHUNK_BYTES);
-    mem_free(a->chunks);
+    for (size_t i = 0; i < a->n_regions; i++) munmap(a->regions[i].at, a->regions[i].bytes);
+    mem_free(a->regions);
     mem_free(a->empty);
     mem_free(a);
 }
@@ -334,10 +383,9 @@ void arena_discard(struct arena *a, void *p, size_t block_bytes, size_t from, si
 {
     if (block_bytes <= ARENA_SMALL_MAX || !large_is_mapped(large_round(block_bytes))) return;
     struct large *l = large_of(p);
-    size_t first = (from + LARGE_HEADER + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1);
-    size_t end = (to + LARGE_HEADER) & ~(size_t)(PAGE_BYTES - 1);
+    size_t first = (from + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1), end = to & ~(size_t)(PAGE_BYTES - 1);
     if (first >= end) return;
-    madvise((char *)l + first, end - first, MADV_DONTNEED);
+    madvise((char *)p + first, end - first, MADV_DONTNEED);
     large_set_away(a, l, l->away + end - first);
 }
 
@@ -345,6 +393,13 @@ void arena_set_away(struct arena *a, void *p, size_t block_bytes, size_t bytes)
 {
     if (block_bytes <= ARENA_SMALL_MAX || !large_is_mapped(large_round(block_bytes))) return;
     large_set_away(a, large_of(p), bytes & ~(size_t)(PAGE_BYTES - 1));
+}
+
+void arena_expect(struct arena *a, void *p, size_t block_bytes, size_t from, size_t to)
+{
+    if (block_bytes <= ARENA_SMALL_MAX || large_round(block_bytes) < LARGE_HUGE_MIN) return;
+    size_t at = (from + HUGE_BYTES - 1) & ~(size_t)(HUGE_BYTES - 1);
+    for (; at < to && at + HUGE_BYTES <= block_bytes; at += HUGE_BYTES) want_huge_page(a, (char *)p + at);
 }
 
 size_t arena_round(size_t bytes)
@@ -356,7 +411,19 @@ size_t arena_live_bytes(const struct arena *a) { return a->live_bytes; }
 
 size_t arena_heap_bytes(const struct arena *a) { return a->heap_bytes; }
 
-size_t arena_mapped_bytes(const struct arena *a) { return a->n_chunks * CHUNK_BYTES + a->large_bytes; }
+/* The part of a region that spans were cut from. */
+static size_t region_bytes(const struct arena *a, size_t i)
+{
+    if (i + 1 < a->n_used) return a->regions[i].bytes;
+    return i + 1 == a->n_used ? (size_t)(a->fresh - a->regions[i].at) : 0;
+}
+
+size_t arena_mapped_bytes(const struct arena *a)
+{
+    size_t bytes = a->large_bytes;
+    for (size_t i = 0; i < a->n_used; i++) bytes += (region_bytes(a, i) + HUGE_BYTES - 1) & ~(size_t)(HUGE_BYTES - 1);
+    return bytes;
+}
 
 void arena_trim(struct arena *a)
 {
@@ -387,9 +454,8 @@ static size_t span_check(const struct span *s)
 void arena_check(const struct arena *a)
 {
     size_t live = 0, large = 0, heap = 0;
-    for (size_t i = 0; i < a->n_chunks; i++)
-        for (const char *p = a->chunks[i]; p < (const char *)a->chunks[i] + CHUNK_BYTES && p != a->fresh; p += SPAN_BYTES)
-            live += span_check((const struct span *)p);
+    for (size_t i = 0; i < a->n_used; i++)
+        for (size_t at = 0; at < region_bytes(a, i); at += SPAN_BYTES) live += span_check((const struct span *)(a->regions[i].at + at));
     for (const struct large *l = a->larges.next; l != &a->larges; l = l->next) {
         CHECK(l->next->prev == l && l->away < l->bytes);
         live += l->bytes - l->away;

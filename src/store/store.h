@@ -15,6 +15,7 @@
 
 struct arena;
 struct cut_walk;
+struct pager;
 struct interests;
 struct hotkeys;
 
@@ -51,6 +52,7 @@ struct store {
     int64_t now_ms;            /* set by the token's holder */
     struct rng rng;
     const struct store_limits *limits;  /* keeps */
+    struct pager *pager;                /* keeps; gets memory ready; may be NULL */
     struct interests *interests;        /* who watches or waits for a key: store/interest.h */
     struct hotkeys *hotkeys;
     struct store_stats stats;

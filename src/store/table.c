@@ -26,12 +26,14 @@ enum {
     ENTRY_LINES = 5, /* of an entry that are fetched ahead: header, key and a value of the usual size; a command copies all of it */
     MIN_BUCKETS = 4,
     GROW_LOAD_TENTHS = 59,   /* entries per 10 buckets at which the table grows */
+    PREPARE_LOAD_TENTHS = 58, /* and at which a large one gets the array for that, whose first pages are made ready meanwhile */
     SHRINK_LOAD_TENTHS = 14, /* and shrinks */
     FRESH_LOAD_TENTHS = 45,  /* what it has after shrinking or when made for an expected number */
     SMALL_BUCKETS = 64,      /* up to here it doubles: steps would be many and small */
     OVERFLOW = 7,            /* index of the overflow counter among the tags */
     OVERFLOW_MAX = 255,
     PIECE_BUCKETS = 4096,    /* the old array goes back to the kernel in pieces of that many (256 KiB) */
+    AHEAD_BYTES = 2 << 20,   /* the new array's pages are asked for when the frontier is that far away */
     RANDOM_TRIES = 64,
     WORD_POINTS = 1 << 19,    /* how many values the point's bits in a slot have */
     RECALL_BUCKETS = 1 << 15, /* from here on the points of four buckets are different in these bits: they need not be computed again */
@@ -215,18 +217,26 @@ static void start_moving(struct table *t, uint64_t count)
     t->moved = 0;
     set_frontier(t, 0);
     array_alloc(t, &t->now, count);
-    if (count > PIECE_BUCKETS) arena_set_away(t->arena, t->now.buckets, array_bytes(&t->now), array_bytes(&t->now));
+    if (count <= PIECE_BUCKETS) return;
+    arena_set_away(t->arena, t->now.buckets, array_bytes(&t->now), array_bytes(&t->now));
+    arena_expect(t->arena, t->now.buckets, array_bytes(&t->now), 0, AHEAD_BYTES);
 }
 
-/* Counts memory as it is used: the pages of the new array up to the frontier, and those of the old one from there on. The first piece of the old array
- * stays, for entries passed on around the corner; were there so many that they reach beyond it, nothing is given back. */
-static void account_piece(struct table *t, uint64_t from)
+/* Bytes of the new array that are in use when the old one's buckets before this one have been moved. */
+static size_t filled_bytes(const struct table *t, uint64_t old_bucket)
 {
-    uint64_t filled = home_of(t->frontier << 32, t->now.count), left = t->now.count - filled;
-    arena_set_away(t->arena, t->now.buckets, array_bytes(&t->now), left * sizeof(struct table_bucket));
-    uint64_t first = from / PIECE_BUCKETS * PIECE_BUCKETS, end = t->moved / PIECE_BUCKETS * PIECE_BUCKETS;
-    if (first == 0) first = PIECE_BUCKETS;
-    if (first >= end || t->old.buckets[PIECE_BUCKETS - 1].tag[OVERFLOW] > 0) return;
+    return home_of(first_point_of(old_bucket, t->old.count) << 32, t->now.count) * sizeof(struct table_bucket);
+}
+
+/* A piece has been moved. Counts memory as it is used: the pages of the new array up to the frontier, and those of the old one from there on. The first piece of
+ * the old array stays, for entries passed on around the corner; were there so many that they reach beyond it, nothing is given back. */
+static void account_piece(struct table *t)
+{
+    uint64_t end = t->moved / PIECE_BUCKETS * PIECE_BUCKETS, first = end - PIECE_BUCKETS;
+    size_t filled = filled_bytes(t, end), bytes = array_bytes(&t->now);
+    arena_set_away(t->arena, t->now.buckets, bytes, bytes - filled);
+    arena_expect(t->arena, t->now.buckets, bytes, filled_bytes(t, first) + AHEAD_BYTES, filled + AHEAD_BYTES);
+    if (first == 0 || t->old.buckets[PIECE_BUCKETS - 1].tag[OVERFLOW] > 0) return;
     arena_discard(t->arena, t->old.buckets, array_bytes(&t->old), first * sizeof(struct table_bucket), end * sizeof(struct table_bucket));
 }
 
@@ -293,11 +303,17 @@ bool table_step(struct table *t, unsigned buckets)
             finish_moving(t);
             if (is_sparse(t)) start_moving(t, buckets_for(t->entries));
         } else if (unlikely(from / PIECE_BUCKETS != end / PIECE_BUCKETS)) {
-            account_piece(t, from);
+            account_piece(t);
         }
         buckets -= n;
     }
     return t->old.buckets != NULL;
+}
+
+/* The array to grow into is there, but there is still room in this one. */
+static bool is_preparing(const struct table *t)
+{
+    return t->moved == 0 && t->now.count > t->old.count && (t->entries + 1) * 10 <= t->old.count * GROW_LOAD_TENTHS;
 }
 
 static void make_room(struct table *t)
@@ -306,11 +322,14 @@ static void make_room(struct table *t)
         array_alloc(t, &t->now, MIN_BUCKETS);
         return;
     }
-    if (unlikely(t->old.buckets)) table_step(t, TABLE_STEP_BUCKETS);
-    if (likely((t->entries + 1) * 10 <= t->now.count * GROW_LOAD_TENTHS)) return;
+    if (unlikely(t->old.buckets)) {
+        if (is_preparing(t)) return;
+        table_step(t, TABLE_STEP_BUCKETS);
+    }
+    unsigned load = t->now.count < RECALL_BUCKETS ? GROW_LOAD_TENTHS : PREPARE_LOAD_TENTHS;
+    if (likely((t->entries + 1) * 10 <= t->now.count * load)) return;
     while (table_step(t, TABLE_STEP_BUCKETS)) {}
     start_moving(t, grown(t->now.count));
-    table_step(t, TABLE_STEP_BUCKETS);
 }
 
 static void give_room(struct table *t)
