@@ -58,6 +58,7 @@ CLI_SRC = $(wildcard src/cli/*.c)
 LIB_OBJ = $(LIB_SRC:src/%.c=$(O)/obj/%.o)
 CLI_OBJ = $(CLI_SRC:src/%.c=$(O)/obj/%.o)
 TESTS = $(patsubst tests/unit/%.c,$(O)/tests/%,$(wildcard tests/unit/test_*.c))
+TOOLS = $(patsubst tests/tools/%.c,$(O)/tools/%,$(wildcard tests/tools/*.c))
 FUZZ_SRC = $(wildcard tests/fuzz/fuzz_*.c)
 REPLAYS = $(FUZZ_SRC:tests/fuzz/%.c=$(O)/replay/%)
 FUZZERS = $(FUZZ_SRC:tests/fuzz/%.c=$(O)/fuzzers/%)
@@ -82,6 +83,12 @@ $(O)/tests/%: tests/unit/%.c $(O)/libsherd.a
 	@echo "  cc   $<"
 	@$(CC) $(CFLAGS) -fno-lto -Itests/unit -MMD -MP -o $@ $< $(LDFLAGS) $(O)/libsherd.a -lcmocka $(LIBS)
 
+# Programs that integration tests run.
+$(O)/tools/%: tests/tools/%.c $(O)/libsherd.a
+	@mkdir -p $(dir $@)
+	@echo "  cc   $<"
+	@$(CC) $(CFLAGS) -fno-lto -MMD -MP -MF $@.d -o $@ $< $(LDFLAGS) $(O)/libsherd.a $(LIBS)
+
 # A fuzz target twice: as a libFuzzer program (BUILD=fuzz), and with a main that replays its corpus, which needs no clang.
 $(O)/fuzzers/%: tests/fuzz/%.c $(O)/libsherd.a
 	@mkdir -p $(dir $@)
@@ -105,7 +112,7 @@ unit: $(if $(T),$(O)/tests/test_$(T),$(TESTS))
 replay: $(if $(T),$(O)/replay/fuzz_$(T),$(REPLAYS))
 	@scripts/replay-corpora $^
 
-pytest: $(O)/sherd
+pytest: $(O)/sherd $(TOOLS)
 	@SHERD_BIN=$(CURDIR)/$(O)/sherd $(PYTHON) -m pytest -q tests/integration $(P)
 
 crash: packages-build $(O)/sherd
@@ -118,7 +125,7 @@ check-all: packages-build packages-test packages-check
 	@$(PYTHON) scripts/run-tests --all
 
 # Everything that a test run of one flavour needs.
-test-build: $(O)/sherd $(TESTS) $(REPLAYS)
+test-build: $(O)/sherd $(TESTS) $(REPLAYS) $(TOOLS)
 
 fuzz-build: packages-check
 	@$(MAKE) --no-print-directory BUILD=fuzz fuzzers

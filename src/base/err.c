@@ -15,3 +15,16 @@ const char *err_text(int code)
     const char *text = code < 0 && code > -4096 ? strerrordesc_np(-code) : NULL;
     return text ? text : "unknown error";
 }
+
+const char *err_name(int code)
+{
+    switch (code) {
+#define ERR_CASE(name, number, text) \
+    case name: return #name;
+        ERR_TABLE(ERR_CASE)
+#undef ERR_CASE
+    default: break;
+    }
+    const char *name = code < 0 && code > -4096 ? strerrorname_np(-code) : NULL;
+    return name ? name : "UNKNOWN";
+}

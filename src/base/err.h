@@ -34,3 +34,4 @@ enum err {
 
 /* The text of a negative code, ours or an errno's; "unknown error" for what is neither. Static storage, any thread. */
 const char *err_text(int code);
+const char *err_name(int code); /* "ERR_OBJECT_URL", "ENOENT": for output that programs read; "UNKNOWN" */
