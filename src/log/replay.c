@@ -44,7 +44,7 @@
 struct part { /* a segment */
     uint64_t number;
     enum segment_state state;
-    uint64_t size, keep; /* keep: bytes that count; set by replay_shard */
+    uint64_t size, used, keep; /* used: without the room at the end; keep: bytes that count, set by replay_shard */
     wal_epoch first_epoch; /* as its header says; 0: not known */
     bool keep_aside;
     bool clean;          /* the survey met nothing bad */
@@ -112,7 +112,7 @@ static int check_header(struct replay *r, uint32_t shard, struct part *p, struct
 {
     struct segment_header h;
     char path[LOGDIR_PATH_MAX];
-    p->size = file.n;
+    p->size = p->used = file.n;
     p->state = segment_read_header(file, &h);
     logdir_segment(path, r->dir, shard, p->number);
     if (p->state == SEGMENT_NEWER) return complain(error, path, "is of a format version that this server does not know", 0);
@@ -231,6 +231,7 @@ static int survey(struct replay *r, uint32_t shard, uint32_t part, struct slice 
         g = (struct region){.at = reader.at};
         if (is_stopped(r)) return -ECANCELED;
     }
+    p->used = reader.at;
     return 0;
 }
 
@@ -536,8 +537,8 @@ static int hand_out_part(struct hand_out *h, struct slice file)
         }
     }
     log->result.dropped_records += records;
-    log->result.torn_bytes += p->size - p->keep;
-    p->keep_aside |= h->r->bad > 0 && p->keep < p->size;
+    log->result.torn_bytes += p->used - p->keep;
+    p->keep_aside |= h->r->bad > 0 && p->keep < p->used;
     return 0;
 }
 

@@ -10,6 +10,7 @@
  *                      28  u64 first epoch that may be here
  *                      36  u32 CRC-32C of the bytes before
  *   then epochs         each: records, then one end record
+ *   then room           zeros to the end of the file, or nothing: bytes that epochs to come will be written over
  *
  *   record              u32 n | type u8 | payload, n - 1 bytes | u32 CRC-32C of type and payload
  *
@@ -281,10 +282,18 @@ static enum segment_kind classify(const struct segment_reader *r, struct segment
     }
 }
 
+/* Zeros behind the last epoch. No record begins with them, so that one look at a record is enough. */
+static bool is_room(const struct segment_reader *r)
+{
+    const char *p = r->file.p + r->at;
+    size_t n = r->file.n - r->at;
+    return r->at == r->epoch_at && (n < LEN_BYTES || get_u32(p) == 0) && (n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0));
+}
+
 enum segment_kind segment_next(struct segment_reader *r, struct segment_item *item)
 {
     *item = (struct segment_item){.at = r->at};
-    if (r->at == r->file.n) return SEGMENT_NOTHING;
+    if (r->at == r->file.n || is_room(r)) return SEGMENT_NOTHING;
     if (is_record(r, r->at)) {
         item->record = slice_of(r->file.p + r->at + LEN_BYTES, get_u32(r->file.p + r->at));
         item->bytes = FRAME_BYTES + item->record.n;

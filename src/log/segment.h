@@ -63,7 +63,7 @@ struct segment_item {
 
 /* Reads from offset `from`, which is behind the header or behind an end record. The reader borrows file until its end. */
 void segment_reader_init(struct segment_reader *r, struct slice file, uint32_t shard, uint32_t shards, size_t from);
-/* The next record, end record, mark, or run of bytes that are neither; SEGMENT_NOTHING at the end of the file. */
+/* The next record, end record, mark, or run of bytes that are neither; SEGMENT_NOTHING at the end of the file, or where only room is left: `at` stays there. */
 enum segment_kind segment_next(struct segment_reader *r, struct segment_item *item);
 
 /* Puts the parts of long ops together and decodes. Zeroed at first. */

@@ -439,6 +439,54 @@ static void an_epoch_lost_without_trace_ends_the_run(void **state)
 
 /* --- failing calls --- */
 
+/* Several epochs committed, then the process is gone without a word. */
+static struct bench *killed_with_room(void)
+{
+    struct bench *b = bench_new(2, 1 << 20, 41);
+    assert_true(open_log(b, 0));
+    for (unsigned i = 0; i < 5; i++) {
+        append(b, 0);
+        append(b, 1);
+        cut(b);
+        assert_int_equal(commit_log(b), 0);
+    }
+    file_sim_set_faults(b->disk, (struct file_sim_faults){.power_off_at = file_sim_calls(b->disk) + 1});
+    close_log(b, true);
+    assert_true(bytes_of(b, 0, 1)->len > 200 << 10);
+    return b;
+}
+
+static void room_for_epochs_to_come_is_no_damage_and_is_cut_off(void **state)
+{
+    struct bench *b = killed_with_room();
+    struct wal_replay r = replay_run(b, 0);
+    assert_int_equal(r.last, 5);
+    assert_int_equal(r.bad_records + r.torn_bytes + r.dropped_records, 0);
+    assert_string_equal(r.note, "");
+    assert_true(bytes_of(b, 0, 1)->len < 2000);
+    bench_free(b);
+    /* A log that is closed in peace leaves none. */
+    b = bench_new(2, 1 << 20, 41);
+    assert_true(open_log(b, 0));
+    append(b, 0);
+    cut(b);
+    assert_int_equal(commit_log(b), 0);
+    assert_true(bytes_of(b, 0, 1)->len > 200 << 10);
+    close_log(b, false);
+    assert_true(bytes_of(b, 0, 1)->len < 2000);
+    bench_free(b);
+}
+
+static void a_byte_in_the_room_that_is_not_zero_is_told_and_cut_off(void **state)
+{
+    struct bench *b = killed_with_room();
+    bytes_of(b, 1, 1)->p[bytes_of(b, 1, 1)->len - 100] = 1;
+    struct wal_replay r = replay_run(b, 0);
+    assert_int_equal(r.last, 5);
+    assert_true(r.torn_bytes > 0 && r.bad_records == 0);
+    bench_free(b);
+}
+
 static void fill_disk(enum way way, unsigned *failures)
 {
     for (uint64_t space = 0; space < 3000; space += 7) {
@@ -887,6 +935,8 @@ int main(void)
         cmocka_unit_test(a_crash_during_recovery_leaves_the_same_log),
         cmocka_unit_test(an_epoch_that_one_shard_lost_is_dropped_on_all_with_those_behind_it),
         cmocka_unit_test(an_epoch_lost_without_trace_ends_the_run),
+        cmocka_unit_test(room_for_epochs_to_come_is_no_damage_and_is_cut_off),
+        cmocka_unit_test(a_byte_in_the_room_that_is_not_zero_is_told_and_cut_off),
         cmocka_unit_test(a_full_disk_undoes_the_epoch_and_a_second_try_writes_it),
         cmocka_unit_test(a_crash_between_the_failed_write_and_the_next_try_drops_the_epoch),
         cmocka_unit_test(any_call_may_fail_once),
