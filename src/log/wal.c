@@ -54,7 +54,7 @@ struct wal {
     uint8_t *takes_part; /* in the closed epoch */
     int *fds;            /* room for the call that syncs */
     struct file_piece *pieces; /* and for the one that commits */
-    _Atomic wal_epoch open_epoch, written, synced;
+    _Atomic wal_epoch open_epoch, last_epoch, written, synced; /* last_epoch: has an op; written to once per epoch */
     atomic_bool broken;
 };
 
@@ -126,7 +126,7 @@ struct wal *wal_open(const struct file_ops *files, const char *dir, uint32_t sha
 {
     CHECK(shards >= 1);
     struct wal *w = mem_zalloc(sizeof *w);
-    *w = (struct wal){.files = files, .dir = mem_strdup(dir), .n_shards = shards, .segment_bytes = segment_bytes, .open_epoch = after + 1, .written = after,
+    *w = (struct wal){.files = files, .dir = mem_strdup(dir), .n_shards = shards, .segment_bytes = segment_bytes, .open_epoch = after + 1, .last_epoch = after, .written = after,
                       .synced = after};
     w->shards = aligned_alloc(_Alignof(struct wal_shard), shards * sizeof *w->shards);
     CHECK(w->shards);
@@ -180,8 +180,10 @@ void wal_append(struct wal *w, uint32_t shard, const struct op *op)
     struct wal_shard *s = &w->shards[shard];
     s->open_records += segment_add_op(&s->open, op);
     atomic_store_explicit(&s->open_bytes, s->open.len, memory_order_relaxed);
+    if (unlikely(wal_last_epoch(w) != wal_open_epoch(w))) atomic_store_explicit(&w->last_epoch, wal_open_epoch(w), memory_order_relaxed);
 }
 
+wal_epoch wal_last_epoch(const struct wal *w) { return atomic_load_explicit(&w->last_epoch, memory_order_relaxed); }
 wal_epoch wal_open_epoch(const struct wal *w) { return atomic_load_explicit(&w->open_epoch, memory_order_relaxed); }
 
 size_t wal_pending_bytes(const struct wal *w)

@@ -47,6 +47,7 @@ int wal_replay_all(const struct file_ops *files, const char *dir, uint32_t shard
 /* ---- under a shard's token */
 void wal_append(struct wal *w, uint32_t shard, const struct op *op);
 wal_epoch wal_open_epoch(const struct wal *w); /* the epoch that appends go to now; any thread, relaxed */
+wal_epoch wal_last_epoch(const struct wal *w); /* the one that the last op went into; any thread, relaxed */
 size_t wal_pending_bytes(const struct wal *w); /* appended and not yet cut, all shards; any thread */
 
 /* ---- all tokens held. Gives the closed epoch, or 0 if nothing was appended. The previous one must have been written. */

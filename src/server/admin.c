@@ -58,13 +58,6 @@ static void cmd_shutdown(struct exec *x)
 
 /* ---- saving: everything is in the log already; saving makes it durable now */
 
-/* What must be synced so that all writes up to now are. */
-static uint64_t epoch_to_save(const struct server *s)
-{
-    uint64_t open = wal_open_epoch(s->wal);
-    return wal_pending_bytes(s->wal) ? open : open - 1;
-}
-
 static void cmd_save(struct exec *x)
 {
     struct conn *c = conn_of(x);
@@ -78,7 +71,7 @@ static void cmd_save(struct exec *x)
         reply_errorf(&x->out, "MISCONF Errors writing to the log: %s. Nothing can be saved.", strerror(-error));
         return;
     }
-    uint64_t epoch = epoch_to_save(s);
+    uint64_t epoch = wal_last_epoch(s->wal);
     if (epoch > c->epoch) c->epoch = epoch;
     c->wants_sync = true; /* the reply leaves when it is true */
     reply_ok(&x->out);

@@ -244,10 +244,14 @@ void task_run_command(struct worker *w, const struct task *t, const struct comma
     call(w, t, x);
 }
 
-/* An op of this command went into the log's open epoch, which cannot close while we hold a token. */
+/* An op of this command went into the log's open epoch, which cannot close while we hold a token. A write that found nothing to do (DEL of what another client has just
+ * deleted) promises as much as the write that it saw, and waits for it. */
 static void note_epoch(const struct worker *w, struct task *t, const struct exec *x)
 {
-    if (w->engine->wal && x->ops) t->epoch = wal_open_epoch(w->engine->wal);
+    const struct wal *log = w->engine->wal;
+    if (!log) return;
+    if (x->ops) t->epoch = wal_open_epoch(log);
+    else if ((x->cmd->flags & CMD_WRITE || x->in_multi) && !x->block.wanted) t->epoch = wal_last_epoch(log);
 }
 
 /* Runs the request at pos, all its tokens held. False: it blocked, and the task ends here. */

@@ -276,6 +276,8 @@ class Run:
 
     def args(self):
         args = ["--data", self.data, "--workers", self.workers, "--appendfsync", self.policy]
+        if self.disk:
+            args += ["--io-backend", "epoll"]  # the library sees plain calls only
         if has_option("max-wal-size"):
             args += ["--max-wal-size", "512kb"]
         return args

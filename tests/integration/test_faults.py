@@ -1,0 +1,251 @@
+"""A disk that fails: nothing is acknowledged that is not there, reads go on, and what was promised is there in the next process."""
+import errno
+import os
+import resource
+import subprocess
+import time
+
+import pytest
+import redis
+
+import conftest
+from faults import Faults
+
+PLAIN = ["--io-backend", "epoll"]  # the failing disk sees plain calls only
+
+
+@pytest.fixture
+def data(tmp_path):
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def faults(tmp_path, data):
+    return Faults(str(tmp_path), data)
+
+
+@pytest.fixture
+def faulty(processes, faults, data, monkeypatch):
+    """Starts a server over the failing disk."""
+
+    def start(policy="always", workers=2, args=()):
+        with monkeypatch.context() as m:
+            for name, value in faults.env().items():
+                m.setenv(name, value)
+            return processes(conftest.start_sherd, data=data, workers=workers, args=["--appendfsync", policy, *PLAIN, *args])
+
+    return start
+
+
+def write(client, key, value="v"):
+    """True: acknowledged. False: refused, or the connection was closed without an answer."""
+    try:
+        return bool(client.set(key, value))
+    except redis.ConnectionError:
+        return False
+    except redis.ResponseError as e:
+        assert str(e).startswith("MISCONF"), str(e)
+        return False
+
+
+def write_until_refused(client, acked, limit=2000):
+    """Writes until one is not acknowledged; `acked` gets those that were."""
+    for i in range(limit):
+        key = f"k{len(acked)}:{i}"
+        if not write(client, key):
+            return
+        acked.append(key)
+    pytest.fail("no write was refused")
+
+
+def wait_for(what, seconds=10):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if what():
+            return
+        time.sleep(0.02)
+    pytest.fail("did not come about in time")
+
+
+def status(client):
+    return client.info("persistence")["log_status"]
+
+
+def check_next_life(make_server, data, acked, gone=()):
+    with make_server(data=data, workers=2).client() as c:
+        missing = [k for k in acked if not c.exists(k)]
+        assert not missing, f"acknowledged and gone: {missing[:5]}"
+        assert not any(c.exists(k) for k in gone), "refused, and there all the same"
+
+
+# ---- a failed sync
+
+@pytest.mark.parametrize("k", range(12))
+def test_after_a_failed_sync_nothing_is_acknowledged_until_the_next_start(faulty, faults, make_server, data, k):
+    s = faulty()
+    c = s.client(retry=None)
+    acked = []
+    for i in range(3):
+        assert write(c, f"before{i}")
+        acked.append(f"before{i}")
+    faults.fail("sync", after=k, times=1)
+    write_until_refused(c, acked)
+    faults.mend()
+    assert status(c) == "broken"
+    for i in range(20):
+        assert not write(c, f"after{i}"), "a write was acknowledged after a failed sync"
+    assert all(c.exists(key) for key in acked), "reads do not go on"
+    with pytest.raises(redis.ResponseError, match="MISCONF"):
+        c.execute_command("SAVE")
+    s.kill()
+    check_next_life(make_server, data, acked)
+
+
+def test_a_failed_sync_of_the_second_stops_writes_too(faulty, faults, make_server, data):
+    s = faulty("everysec")
+    c = s.client(retry=None)
+    assert write(c, "before")
+    c.execute_command("SAVE")
+    faults.fail("sync", times=1)
+    wait_for(lambda: not write(c, "during"))
+    faults.mend()
+    assert status(c) == "broken"
+    assert not write(c, "after")
+    assert c.get("before") == "v"
+    s.kill()
+    check_next_life(make_server, data, ["before"])
+
+
+# ---- a failed write
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
+@pytest.mark.parametrize("policy", ["always", "everysec"])
+def test_a_failed_write_is_tried_again_and_writes_go_on(faulty, faults, make_server, data, error, policy):
+    s = faulty(policy)
+    c, held = s.client(retry=None), s.raw()
+    assert write(c, "before")
+    faults.fail("write", error=error, match=".wal")
+    held.command("SET", "held", "v")
+    wait_for(lambda: status(c) == "failing")
+    with pytest.raises(redis.ResponseError, match=f"MISCONF .*{os.strerror(error)}"):
+        c.set("refused", "v")
+    with pytest.raises(redis.ResponseError, match="MISCONF"):
+        c.execute_command("SAVE")
+    assert c.get("before") == "v"
+    if policy == "always":
+        held.sock.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            held.line()
+        held.sock.settimeout(10)
+    faults.mend()
+    assert held.line() == b"+OK"
+    wait_for(lambda: status(c) == "ok")
+    acked = ["before", "held"]
+    for i in range(50):
+        assert write(c, f"after{i}")
+        acked.append(f"after{i}")
+    c.execute_command("SAVE")
+    s.kill()
+    check_next_life(make_server, data, acked, gone=["refused"])
+
+
+@pytest.mark.parametrize("kind", ["write", "truncate", "create", "sync_dir"])
+@pytest.mark.parametrize("k", range(6))
+def test_any_call_may_fail_once_and_what_was_acknowledged_is_there(faulty, faults, make_server, data, kind, k):
+    s = faulty()
+    c = s.client(retry=None)
+    acked = []
+    faults.fail(kind, after=k, times=1, error=errno.ENOSPC, match="layout")
+    if kind == "truncate":
+        faults.fail("write", after=k, times=1, error=errno.ENOSPC, match=".wal")
+    for i in range(30):
+        if write(c, f"k{i}"):
+            acked.append(f"k{i}")
+    assert len(acked) > 5 or status(c) == "broken"
+    s.kill()
+    check_next_life(make_server, data, acked)
+
+
+# ---- real limits
+
+def test_a_full_file_system_refuses_writes_until_there_is_room(make_server, tmp_path):
+    """A file system of three megabytes, filled to the brim, and space that comes back."""
+    place = tmp_path / "small"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(place)], capture_output=True).returncode != 0:
+        pytest.skip("mounting is not allowed here")
+    try:
+        (place / "ballast").write_bytes(bytes(1 << 20))
+        s = make_server(data=place / "data", workers=2, args=["--appendfsync", "always"])
+        c = s.client(retry=None, socket_timeout=1)
+        acked = []
+        for i in range(1000):
+            try:
+                c.set(f"k{i}", "v" * 10_000)
+                acked.append(f"k{i}")
+            except redis.TimeoutError:  # held: neither yes nor no
+                break
+        assert 20 < len(acked) < 1000
+        wait_for(lambda: status(c) == "failing")
+        with pytest.raises(redis.ResponseError, match="MISCONF .*No space left"):
+            c.set("refused", "v")
+        assert c.get(acked[0]) == "v" * 10_000
+        (place / "ballast").unlink()
+        wait_for(lambda: status(c) == "ok")
+        assert c.set("again", "v")
+        s.kill()
+        s = make_server(data=place / "data", workers=2)
+        with s.client() as c:
+            assert c.exists("again") and all(c.exists(k) for k in acked)
+        s.kill()
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_limit_on_file_sizes_refuses_writes_and_does_not_end_the_server(make_server, data):
+    s = make_server(data=data, workers=1, args=["--appendfsync", "always"])
+    resource.prlimit(s.pid, resource.RLIMIT_FSIZE, (100_000, 100_000))
+    c = s.client(retry=None, socket_timeout=1)
+    acked = []
+    for i in range(100):
+        try:
+            c.set(f"k{i}", "v" * 10_000)
+            acked.append(f"k{i}")
+        except redis.TimeoutError:
+            break
+    assert s.running(), "the server was ended by the signal of the limit"
+    assert 5 <= len(acked) < 12
+    wait_for(lambda: status(c) == "failing")
+    with pytest.raises(redis.ResponseError, match="MISCONF .*too large"):
+        c.set("refused", "v")
+    assert c.exists(acked[0])
+    s.kill()
+    check_next_life(make_server, data, acked)
+
+
+# ---- answers that tell of what is not durable yet
+
+def test_an_answer_without_effect_waits_for_what_it_tells_of(faulty, faults, make_server, data):
+    """Another client's write is on its way to the disk. "It is there already" is as much a promise as "it is there now"."""
+    s = faulty()
+    c = s.client()
+    c.set("deleted", "v")
+    calls = [("SETNX", "set", "w"), ("DEL", "deleted"), ("SADD", "members", "a"), ("PERSIST", "set")]
+    faults.delay("sync", 700)
+    first = s.raw()
+    for command in (("SET", "set", "v"), ("DEL", "deleted"), ("SADD", "members", "a")):
+        first.command(*command)
+    time.sleep(0.2)
+    others = [s.raw() for _ in calls]
+    answered = []
+    for other, call in zip(others, calls):
+        other.command(*call)
+        other.sock.settimeout(0.2)
+        try:
+            answered.append((call, other.line()))
+        except TimeoutError:
+            pass
+    assert not answered, f"answered before it was durable: {answered}"
+    for other in others:
+        other.sock.settimeout(10)
+        assert other.line().startswith(b":")
