@@ -26,7 +26,7 @@ enum {
     ENTRY_LINES = 5, /* of an entry that are fetched ahead: header, key and a value of the usual size; a command copies all of it */
     MIN_BUCKETS = 4,
     GROW_LOAD_TENTHS = 59,   /* entries per 10 buckets at which the table grows */
-    PREPARE_LOAD_TENTHS = 58, /* and at which a large one gets the array for that, whose first pages are made ready meanwhile */
+    PREPARE_ENTRIES = 8192,  /* so many before that, a large one gets the array to grow into, whose first pages are made ready meanwhile */
     SHRINK_LOAD_TENTHS = 14, /* and shrinks */
     FRESH_LOAD_TENTHS = 45,  /* what it has after shrinking or when made for an expected number */
     SMALL_BUCKETS = 64,      /* up to here it doubles: steps would be many and small */
@@ -326,8 +326,8 @@ static void make_room(struct table *t)
         if (is_preparing(t)) return;
         table_step(t, TABLE_STEP_BUCKETS);
     }
-    unsigned load = t->now.count < RECALL_BUCKETS ? GROW_LOAD_TENTHS : PREPARE_LOAD_TENTHS;
-    if (likely((t->entries + 1) * 10 <= t->now.count * load)) return;
+    uint64_t early = t->now.count < RECALL_BUCKETS ? 0 : PREPARE_ENTRIES;
+    if (likely((t->entries + 1 + early) * 10 <= t->now.count * GROW_LOAD_TENTHS)) return;
     while (table_step(t, TABLE_STEP_BUCKETS)) {}
     start_moving(t, grown(t->now.count));
 }
