@@ -205,6 +205,11 @@ const char *command_place_name(const struct command_table *t, size_t place)
     return t->names[place];
 }
 
+bool command_needs_values(const struct command *c, const struct slice *argv, uint32_t argc)
+{
+    return !(c->flags & CMD_KEY_ONLY) || (c->needs_values && c->needs_values(argv, argc));
+}
+
 bool command_arity_ok(const struct command *c, uint32_t argc)
 {
     return c->arity >= 0 ? argc == (uint32_t)c->arity : argc >= (uint32_t)-c->arity;

@@ -34,7 +34,12 @@ enum command_flag {
     CMD_SKIP_SLOWLOG = 1 << 13,
     CMD_IN_SUBSCRIBE = 1 << 15, /* allowed to a RESP2 subscriber */
     CMD_AT_ONCE = 1 << 16,      /* never queued by MULTI: EXEC, DISCARD, WATCH, MULTI, QUIT, RESET */
+    CMD_KEY_ONLY = 1 << 17,     /* looks at keys, types and expiries, or replaces values: a cold value (store/chill.h) is not read for it */
 };
+
+struct command;
+/* db is UINT16_MAX if it can be any: a command before it may have changed it. */
+typedef void command_visit(void *ctx, const struct command *c, const struct slice *argv, uint32_t argc, uint16_t db);
 
 struct command {
     const char *name;     /* lower case; "config|get" style for subcommands is not used: containers dispatch inside */
@@ -49,6 +54,10 @@ struct command {
     /* CLASS_KEYED whose arguments may name keys only by a pattern (SORT BY and GET): true if this call must hold all shards, as CLASS_ALL does.
      * NULL: never. */
     bool (*needs_all)(const struct slice *argv, uint32_t argc);
+    /* CMD_KEY_ONLY but for some calls (SET with GET): true if this is one of them. NULL: never. */
+    bool (*needs_values)(const struct slice *argv, uint32_t argc);
+    /* A command that runs others (EXEC): calls one() for each that it would run now, with its database. NULL: it runs none. */
+    void (*each_inner)(void *session, command_visit *one, void *ctx);
     const struct exec_subcommand *subs; /* CONFIG and its like: what exec_subcommand chooses from, for COMMAND to show and for counters; NULL: none */
     const char *group;    /* "string", "generic", "list", ... as in COMMAND DOCS */
     const char *since;    /* Redis version */
@@ -75,6 +84,7 @@ size_t command_places(const struct command_table *t);
 size_t command_place(const struct command_table *t, const struct command *c, const struct exec_subcommand *sub);
 const struct command *command_of_place(const struct command_table *t, size_t place); /* the row, or that of the subcommand */
 const char *command_place_name(const struct command_table *t, size_t place); /* "get", "config|get" */
+bool command_needs_values(const struct command *c, const struct slice *argv, uint32_t argc); /* the values of its keys must be in memory */
 bool command_arity_ok(const struct command *c, uint32_t argc);
 /* How many key arguments there are, the first max of their indexes in at[]; -1 if the syntax is wrong. */
 int command_keys(const struct command *c, const struct slice *argv, uint32_t argc, uint32_t *at, int max);

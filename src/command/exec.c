@@ -5,6 +5,7 @@
 
 #include "base/num.h"
 #include "command/command.h"
+#include "store/chill.h"
 #include "store/hotkeys.h"
 
 /* ---- the keyspace */
@@ -32,6 +33,11 @@ struct store *exec_store(struct exec *x, uint64_t hash)
     return s;
 }
 
+static void meet_cold(struct exec *x, struct place *at)
+{
+    if (command_needs_values(x->cmd, x->argv, x->argc)) chill_fetch(at);
+}
+
 void exec_find(struct exec *x, struct slice key, struct place *at)
 {
     uint64_t hash = exec_hash(x, key);
@@ -39,6 +45,7 @@ void exec_find(struct exec *x, struct slice key, struct place *at)
     hotkeys_hit(s->hotkeys, s->now_ms, x->db, hash, key);
     if (unlikely(x->no_touch)) store_look(s, x->db, hash, key, at);
     else store_find(s, x->db, hash, key, at);
+    if (unlikely(at->e && chill_is_cold(at->e))) meet_cold(x, at);
 }
 
 void exec_peek(struct exec *x, struct slice key, struct place *at)
@@ -47,12 +54,25 @@ void exec_peek(struct exec *x, struct slice key, struct place *at)
     struct store *s = exec_store(x, hash);
     hotkeys_hit(s->hotkeys, s->now_ms, x->db, hash, key);
     store_peek(s, x->db, hash, key, at);
+    if (unlikely(at->e && chill_is_cold(at->e))) meet_cold(x, at);
+}
+
+void exec_unreadable(struct exec *x)
+{
+    reply_error(&x->out, "COLD the value of a key cannot be read back from disk. It is still in the dump and the log: a restart restores it; DEL and SET work.");
+}
+
+bool exec_readable(struct exec *x, struct place *at)
+{
+    if (likely(!at->e || !chill_is_cold(at->e)) || chill_fetch(at) == 0) return true;
+    exec_unreadable(x);
+    return false;
 }
 
 bool exec_find_type(struct exec *x, struct slice key, enum type t, struct place *at)
 {
     exec_find(x, key, at);
-    if (likely(!at->e || entry_type(at->e) == t)) return true;
+    if (likely(!at->e || entry_type(at->e) == t)) return exec_readable(x, at);
     reply_error(&x->out, reply_wrongtype);
     return false;
 }

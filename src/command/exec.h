@@ -60,6 +60,10 @@ uint64_t exec_hash(struct exec *x, struct slice key);
 struct store *exec_store(struct exec *x, uint64_t hash);
 void exec_find(struct exec *x, struct slice key, struct place *at);  /* counts a hit or miss, and as a use unless no_touch */
 void exec_peek(struct exec *x, struct slice key, struct place *at);
+/* Both find values that are in memory, unless the command needs none (CMD_KEY_ONLY): those of its keys were read before it began, and one that is found cold all the same
+ * (SORT's patterns) is read here and now. If it cannot be read, the entry stays cold: who may meet that asks exec_readable, which answers the error. */
+bool exec_readable(struct exec *x, struct place *at);
+void exec_unreadable(struct exec *x); /* that error */
 /* As exec_find, and the value must be of this type if it is there: otherwise answers WRONGTYPE and gives false. */
 bool exec_find_type(struct exec *x, struct slice key, enum type t, struct place *at);
 /* Applies op (db, key and the place's store are filled in from `at`); a key that comes into being is told as the event "new". */

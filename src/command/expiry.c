@@ -124,24 +124,24 @@ static void cmd_persist(struct exec *x)
 #define READ_FAST (CMD_READONLY | CMD_FAST)
 
 static const struct command rows[] = {
-    {.name = "expire", .fn = cmd_expire, .arity = -3, .flags = WRITE_FAST, KEY_1, .since = "1.0.0",
+    {.name = "expire", .fn = cmd_expire, .arity = -3, .flags = WRITE_FAST | CMD_KEY_ONLY, KEY_1, .since = "1.0.0",
      .summary = "Sets the expiration time of a key in seconds.", .args = "key seconds [NX | XX | GT | LT]"},
-    {.name = "expireat", .fn = cmd_expireat, .arity = -3, .flags = WRITE_FAST, KEY_1, .since = "1.2.0",
+    {.name = "expireat", .fn = cmd_expireat, .arity = -3, .flags = WRITE_FAST | CMD_KEY_ONLY, KEY_1, .since = "1.2.0",
      .summary = "Sets the expiration time of a key to a Unix timestamp.", .args = "key unix-time-seconds [NX | XX | GT | LT]"},
-    {.name = "expiretime", .fn = cmd_expiretime, .arity = 2, .flags = READ_FAST, KEY_1, .since = "7.0.0",
+    {.name = "expiretime", .fn = cmd_expiretime, .arity = 2, .flags = READ_FAST | CMD_KEY_ONLY, KEY_1, .since = "7.0.0",
      .summary = "Returns the expiration time of a key as a Unix timestamp.", .args = "key"},
-    {.name = "persist", .fn = cmd_persist, .arity = 2, .flags = WRITE_FAST, KEY_1, .since = "2.2.0",
+    {.name = "persist", .fn = cmd_persist, .arity = 2, .flags = WRITE_FAST | CMD_KEY_ONLY, KEY_1, .since = "2.2.0",
      .summary = "Removes the expiration time of a key.", .args = "key"},
-    {.name = "pexpire", .fn = cmd_pexpire, .arity = -3, .flags = WRITE_FAST, KEY_1, .since = "2.6.0",
+    {.name = "pexpire", .fn = cmd_pexpire, .arity = -3, .flags = WRITE_FAST | CMD_KEY_ONLY, KEY_1, .since = "2.6.0",
      .summary = "Sets the expiration time of a key in milliseconds.", .args = "key milliseconds [NX | XX | GT | LT]"},
-    {.name = "pexpireat", .fn = cmd_pexpireat, .arity = -3, .flags = WRITE_FAST, KEY_1, .since = "2.6.0",
+    {.name = "pexpireat", .fn = cmd_pexpireat, .arity = -3, .flags = WRITE_FAST | CMD_KEY_ONLY, KEY_1, .since = "2.6.0",
      .summary = "Sets the expiration time of a key to a Unix milliseconds timestamp.",
      .args = "key unix-time-milliseconds [NX | XX | GT | LT]"},
-    {.name = "pexpiretime", .fn = cmd_pexpiretime, .arity = 2, .flags = READ_FAST, KEY_1, .since = "7.0.0",
+    {.name = "pexpiretime", .fn = cmd_pexpiretime, .arity = 2, .flags = READ_FAST | CMD_KEY_ONLY, KEY_1, .since = "7.0.0",
      .summary = "Returns the expiration time of a key as a Unix milliseconds timestamp.", .args = "key"},
-    {.name = "pttl", .fn = cmd_pttl, .arity = 2, .flags = READ_FAST, KEY_1, .since = "2.6.0",
+    {.name = "pttl", .fn = cmd_pttl, .arity = 2, .flags = READ_FAST | CMD_KEY_ONLY, KEY_1, .since = "2.6.0",
      .summary = "Returns the expiration time in milliseconds of a key.", .args = "key"},
-    {.name = "ttl", .fn = cmd_ttl, .arity = 2, .flags = READ_FAST, KEY_1, .since = "1.0.0",
+    {.name = "ttl", .fn = cmd_ttl, .arity = 2, .flags = READ_FAST | CMD_KEY_ONLY, KEY_1, .since = "1.0.0",
      .summary = "Returns the expiration time in seconds of a key.", .args = "key"},
 };
 

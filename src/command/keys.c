@@ -277,6 +277,7 @@ static void rename_key(struct exec *x, bool only_new)
         return;
     }
     if (!slice_eq(from.key, to.key)) {
+        if (!exec_readable(x, &from)) return;
         move_value(x, &from, &to);
         exec_notify(x, NOTIFY_GENERIC, "rename_from", from.key);
         exec_notify(x, NOTIFY_GENERIC, "rename_to", to.key);
@@ -336,6 +337,7 @@ static void cmd_copy(struct exec *x)
         reply_int(&x->out, 0);
         return;
     }
+    if (!exec_readable(x, &from)) return;
     copy_value(x, &from, &to);
     exec_notify_in(x, NOTIFY_GENERIC, "copy_to", to.key, db);
     reply_int(&x->out, 1);
@@ -355,6 +357,7 @@ static void cmd_move(struct exec *x)
         reply_int(&x->out, 0);
         return;
     }
+    if (!exec_readable(x, &from)) return;
     move_value(x, &from, &to);
     exec_notify(x, NOTIFY_GENERIC, "move_from", from.key);
     exec_notify_in(x, NOTIFY_GENERIC, "move_to", to.key, db);
@@ -424,9 +427,9 @@ static const struct command rows[] = {
      .summary = "Copies the value of a key to a new key.", .args = "source destination [DB destination-db] [REPLACE]"},
     {.name = "dbsize", .fn = cmd_dbsize, .arity = 1, .class = CLASS_EACH, .flags = READ_FAST, .group = "server", .since = "1.0.0",
      .summary = "Returns the number of keys in the database.", .args = ""},
-    {.name = "del", .fn = delete_keys, .arity = -2, .flags = CMD_WRITE, KEYS_ALL, .since = "1.0.0",
+    {.name = "del", .fn = delete_keys, .arity = -2, .flags = CMD_WRITE | CMD_KEY_ONLY, KEYS_ALL, .since = "1.0.0",
      .summary = "Deletes one or more keys.", .args = "key [key ...]"},
-    {.name = "exists", .fn = cmd_exists, .arity = -2, .flags = READ_FAST, KEYS_ALL, .since = "1.0.0",
+    {.name = "exists", .fn = cmd_exists, .arity = -2, .flags = READ_FAST | CMD_KEY_ONLY, KEYS_ALL, .since = "1.0.0",
      .summary = "Determines whether one or more keys exist.", .args = "key [key ...]"},
     {.name = "flushall", .fn = cmd_flushall, .arity = -1, .class = CLASS_ALL, .flags = CMD_WRITE, .group = "server", .since = "1.0.0",
      .summary = "Removes all keys from all databases.", .args = "[ASYNC | SYNC]"},
@@ -436,8 +439,8 @@ static const struct command rows[] = {
      .summary = "Returns all key names that match a pattern.", .args = "pattern"},
     {.name = "move", .fn = cmd_move, .arity = 3, .flags = CMD_WRITE | CMD_FAST, KEY_1, .since = "1.0.0",
      .summary = "Moves a key to another database.", .args = "key db"},
-    {.name = "object", .fn = objects_command, .arity = -2, .flags = CMD_READONLY, .class = CLASS_KEYED, .first_key = 2, .last_key = 2,
-     .key_step = 1, .group = "generic", .since = "2.2.3",
+    {.name = "object", .fn = objects_command, .arity = -2, .flags = CMD_READONLY | CMD_KEY_ONLY, .class = CLASS_KEYED, .first_key = 2, .last_key = 2,
+     .key_step = 1, .needs_values = objects_needs_values, .group = "generic", .since = "2.2.3",
      .summary = "Tells about the internals of a value.", .args = "ENCODING key | FREQ key | IDLETIME key | REFCOUNT key | HELP"},
     {.name = "randomkey", .fn = cmd_randomkey, .arity = 1, .class = CLASS_EACH, .flags = CMD_READONLY, .group = "generic", .since = "1.0.0",
      .summary = "Returns a random key name from the database.", .args = ""},
@@ -449,12 +452,12 @@ static const struct command rows[] = {
      .summary = "Iterates over the key names in the database.", .args = "cursor [MATCH pattern] [COUNT count] [TYPE type]"},
     {.name = "swapdb", .fn = cmd_swapdb, .arity = 3, .class = CLASS_ALL, .flags = CMD_WRITE | CMD_FAST, .group = "server", .since = "4.0.0",
      .summary = "Swaps two databases.", .args = "index1 index2"},
-    {.name = "touch", .fn = cmd_touch, .arity = -2, .flags = READ_FAST, KEYS_ALL, .since = "3.2.1",
+    {.name = "touch", .fn = cmd_touch, .arity = -2, .flags = READ_FAST | CMD_KEY_ONLY, KEYS_ALL, .since = "3.2.1",
      .summary = "Returns the number of existing keys out of those specified after updating the time they were last accessed.",
      .args = "key [key ...]"},
-    {.name = "type", .fn = cmd_type, .arity = 2, .flags = READ_FAST, KEY_1, .since = "1.0.0",
+    {.name = "type", .fn = cmd_type, .arity = 2, .flags = READ_FAST | CMD_KEY_ONLY, KEY_1, .since = "1.0.0",
      .summary = "Determines the type of value stored at a key.", .args = "key"},
-    {.name = "unlink", .fn = delete_keys, .arity = -2, .flags = CMD_WRITE | CMD_FAST, KEYS_ALL, .since = "4.0.0",
+    {.name = "unlink", .fn = delete_keys, .arity = -2, .flags = CMD_WRITE | CMD_FAST | CMD_KEY_ONLY, KEYS_ALL, .since = "4.0.0",
      .summary = "Deletes one or more keys.", .args = "key [key ...]"},
 };
 

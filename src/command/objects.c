@@ -31,6 +31,7 @@ const char *objects_encoding_name(const struct entry *e)
     case ENC_NODES: return "quicklist";
     case ENC_TABLE: return "hashtable";
     case ENC_TREE: return "skiplist";
+    case ENC_COLD: break;
     }
     return "unknown";
 }
@@ -91,6 +92,8 @@ static void wrong_arity(struct exec *x, const char *sub)
 {
     reply_errorf(&x->out, "ERR wrong number of arguments for 'object|%s' command", sub);
 }
+
+bool objects_needs_values(const struct slice *argv, uint32_t argc) { return slice_is(argv[1], "encoding"); }
 
 void objects_command(struct exec *x)
 {

@@ -11,6 +11,7 @@ static void dump(struct exec *x)
         reply_null(&x->out);
         return;
     }
+    if (!exec_readable(x, &at)) return;
     struct buf image = {0};
     image_write(&image, at.e);
     image_seal(&image);
@@ -110,7 +111,7 @@ static void restore(struct exec *x)
 static const struct command rows[] = {
     {"dump", dump, 2, CLASS_KEYED, CMD_READONLY, 1, 1, 1, .group = "generic", .since = "2.6.0",
      .summary = "Returns a serialized representation of the value stored at a key.", .args = "key"},
-    {"restore", restore, -4, CLASS_KEYED, CMD_WRITE | CMD_DENYOOM, 1, 1, 1, .group = "generic", .since = "2.6.0",
+    {"restore", restore, -4, CLASS_KEYED, CMD_WRITE | CMD_DENYOOM | CMD_KEY_ONLY, 1, 1, 1, .group = "generic", .since = "2.6.0",
      .summary = "Creates a key from the serialized representation of a value.",
      .args = "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]"},
 };

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "command/families.h"
 #include "command/gather.h"
+#include "store/chill.h"
 #include "store/hash.h"
 #include "store/list.h"
 #include "store/set.h"
@@ -70,6 +71,7 @@ struct sorting {
     struct gather values;     /* copies of what BY found */
     struct item *items;
     struct buf text;          /* a key or number being made */
+    bool unreadable; /* a value that a pattern names is cold and cannot be read */
 };
 
 struct item {
@@ -160,6 +162,7 @@ static bool copy_elements(struct exec *x, struct sorting *s)
     struct place at;
     exec_find(x, x->argv[1], &at);
     if (!at.e) return true;
+    if (!exec_readable(x, &at)) return false;
     enum type t = entry_type(at.e);
     if (t != TYPE_LIST && t != TYPE_SET && t != TYPE_ZSET) {
         reply_error(&x->out, reply_wrongtype);
@@ -210,6 +213,10 @@ static bool look_up(struct exec *x, struct sorting *s, struct slice pattern, str
     buf_add_slice(&s->text, tail);
     exec_find(x, buf_slice(&s->text), &at);
     if (!at.e || entry_type(at.e) != (of_hash ? TYPE_HASH : TYPE_STRING)) return false;
+    if (unlikely(chill_is_cold(at.e))) {
+        s->unreadable = true;
+        return false;
+    }
     if (of_hash) return hash_get(at.e, field, value);
     *value = entry_value(at.e);
     return true;
@@ -277,6 +284,10 @@ static bool sort_items(struct exec *x, struct sorting *s)
         reply_error(&x->out, "ERR One or more scores can't be converted into double");
         return false;
     }
+    if (s->unreadable) {
+        exec_unreadable(x);
+        return false;
+    }
     qsort_r(s->items, s->elements.n, sizeof *s->items, compare, s);
     return true;
 }
@@ -285,6 +296,7 @@ static bool sort_items(struct exec *x, struct sorting *s)
 
 static void answer(struct exec *x, struct sorting *s, uint64_t from, uint64_t to)
 {
+    size_t reply_at = x->out.out->len;
     reply_array(&x->out, (to - from) * (s->n_gets ? s->n_gets : 1));
     for (uint64_t i = from; i < to; i++) {
         struct slice element = s->items[i].element, value;
@@ -294,6 +306,9 @@ static void answer(struct exec *x, struct sorting *s, uint64_t from, uint64_t to
             else reply_null(&x->out);
         }
     }
+    if (likely(!s->unreadable)) return;
+    x->out.out->len = reply_at;
+    exec_unreadable(x);
 }
 
 /* In a list there is no nil: what GET does not find is stored as the empty string. */
@@ -307,6 +322,11 @@ static void store(struct exec *x, struct sorting *s, uint64_t from, uint64_t to)
         if (s->n_gets == 0) gather_add(&list, element, false);
         for (uint32_t g = 0; g < s->n_gets; g++)
             gather_add(&list, look_up(x, s, *s->gets[g], element, &value) ? value : SLICE(""), true);
+    }
+    if (s->unreadable) {
+        exec_unreadable(x);
+        gather_fini(&list);
+        return;
     }
     exec_peek(x, *s->dest, &at);
     bool was_there = at.e;

@@ -170,6 +170,13 @@ static void cmd_set(struct exec *x)
     reply_ok(&x->out);
 }
 
+static bool set_needs_values(const struct slice *argv, uint32_t argc)
+{
+    for (uint32_t i = 3; i < argc; i++)
+        if (slice_is(argv[i], "get")) return true;
+    return false;
+}
+
 static void cmd_setnx(struct exec *x)
 {
     struct place at;
@@ -413,21 +420,21 @@ static const struct command rows[] = {
      .summary = "Finds the longest common substring.", .args = "key1 key2 [LEN] [IDX] [MINMATCHLEN min-match-len] [WITHMATCHLEN]"},
     {.name = "mget", .fn = cmd_mget, .arity = -2, .flags = READ_FAST, KEYS_ALL, .since = "1.0.0",
      .summary = "Atomically returns the string values of one or more keys.", .args = "key [key ...]"},
-    {.name = "mset", .fn = cmd_mset, .arity = -3, .flags = WRITE_MORE, KEY_VALUES, .since = "1.0.1",
+    {.name = "mset", .fn = cmd_mset, .arity = -3, .flags = WRITE_MORE | CMD_KEY_ONLY, KEY_VALUES, .since = "1.0.1",
      .summary = "Atomically creates or modifies the string values of one or more keys.", .args = "key value [key value ...]"},
-    {.name = "msetnx", .fn = cmd_msetnx, .arity = -3, .flags = WRITE_MORE, KEY_VALUES, .since = "1.0.1",
+    {.name = "msetnx", .fn = cmd_msetnx, .arity = -3, .flags = WRITE_MORE | CMD_KEY_ONLY, KEY_VALUES, .since = "1.0.1",
      .summary = "Atomically modifies the string values of one or more keys only when all keys don't exist.",
      .args = "key value [key value ...]"},
-    {.name = "psetex", .fn = cmd_psetex, .arity = 4, .flags = WRITE_MORE, KEY_1, .since = "2.6.0",
+    {.name = "psetex", .fn = cmd_psetex, .arity = 4, .flags = WRITE_MORE | CMD_KEY_ONLY, KEY_1, .since = "2.6.0",
      .summary = "Sets both string value and expiration time in milliseconds of a key. The key is created if it doesn't exist.",
      .args = "key milliseconds value"},
-    {.name = "set", .fn = cmd_set, .arity = -3, .flags = WRITE_MORE, KEY_1, .since = "1.0.0",
+    {.name = "set", .fn = cmd_set, .arity = -3, .flags = WRITE_MORE | CMD_KEY_ONLY, KEY_1, .needs_values = set_needs_values, .since = "1.0.0",
      .summary = "Sets the string value of a key, ignoring its type. The key is created if it doesn't exist.",
      .args = "key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]"},
-    {.name = "setex", .fn = cmd_setex, .arity = 4, .flags = WRITE_MORE, KEY_1, .since = "2.0.0",
+    {.name = "setex", .fn = cmd_setex, .arity = 4, .flags = WRITE_MORE | CMD_KEY_ONLY, KEY_1, .since = "2.0.0",
      .summary = "Sets the string value and expiration time of a key. Creates the key if it doesn't exist.",
      .args = "key seconds value"},
-    {.name = "setnx", .fn = cmd_setnx, .arity = 3, .flags = WRITE_MORE_FAST, KEY_1, .since = "1.0.0",
+    {.name = "setnx", .fn = cmd_setnx, .arity = 3, .flags = WRITE_MORE_FAST | CMD_KEY_ONLY, KEY_1, .since = "1.0.0",
      .summary = "Set the string value of a key only when the key doesn't exist.", .args = "key value"},
     {.name = "setrange", .fn = cmd_setrange, .arity = 4, .flags = WRITE_MORE, KEY_1, .since = "2.2.0",
      .summary = "Overwrites a part of a string value with another by an offset. Creates the key if it doesn't exist.",

@@ -8,6 +8,7 @@
 #include "command/objects.h"
 #include "server/conn.h"
 #include "server/front.h"
+#include "store/chill.h"
 #include "store/evict.h"
 #include "store/hash.h"
 #include "store/image.h"
@@ -22,7 +23,7 @@
 static bool find(struct exec *x, struct place *at)
 {
     exec_peek(x, x->argv[2], at);
-    if (at->e) return true;
+    if (at->e) return exec_readable(x, at);
     reply_error(&x->out, reply_nokey);
     return false;
 }
@@ -117,7 +118,8 @@ void debug_data_digest_value(struct exec *x)
         struct place at;
         char text[41];
         exec_peek(x, x->argv[i], &at);
-        if (at.e) digest_text(store_entry_digest(at.e), text);
+        if (at.e && chill_is_cold(at.e)) snprintf(text, sizeof text, "unreadable");
+        else if (at.e) digest_text(store_entry_digest(at.e), text);
         reply_simple(&x->out, at.e ? text : no_digest);
     }
 }
@@ -242,23 +244,40 @@ struct saved { /* followed by the key and the image */
     uint32_t access;
 };
 
-static void save_entry(struct buf *out, const struct entry *e)
+/* False: it cannot be read. */
+static bool save_image(struct buf *out, const struct store *s, const struct entry *e)
+{
+    if (!chill_is_cold(e)) {
+        image_write(out, e);
+        return true;
+    }
+    struct buf bytes = {0};
+    bool ok = s->tier->get(s->tier->ctx, chill_ref_of(e), entry_key(e), &bytes) == 0;
+    buf_add_slice(out, chill_image(buf_slice(&bytes)));
+    buf_fini(&bytes);
+    return ok;
+}
+
+static bool save_entry(struct buf *out, const struct store *s, const struct entry *e)
 {
     struct slice key = entry_key(e);
     size_t at = out->len, image_at = at + sizeof(struct saved) + key.n;
     memset(buf_room(out, sizeof(struct saved)), 0, sizeof(struct saved));
     out->len += sizeof(struct saved);
     buf_add_slice(out, key);
-    image_write(out, e);
+    if (!save_image(out, s, e)) return false;
     struct saved head = {key.n, out->len - image_at, entry_expiry_ms(e), entry_access(e)};
     memcpy(out->p + at, &head, sizeof head);
+    return true;
 }
 
-static void save_db(struct buf *out, const struct db *db)
+static bool save_db(struct buf *out, const struct store *s, const struct db *db)
 {
     struct table_iter it;
     table_iter_init(&it, &db->keys);
-    for (struct entry *e; (e = table_iter_next(&it));) save_entry(out, e);
+    for (struct entry *e; (e = table_iter_next(&it));)
+        if (!save_entry(out, s, e)) return false;
+    return true;
 }
 
 /* A key that is over by now stays away, as from any file. */
@@ -286,7 +305,11 @@ static void reload(struct exec *x)
         for (uint16_t d = 0; d < STORE_DBS; d++) {
             if (!store_keys(s, d)) continue;
             saved.len = 0;
-            save_db(&saved, s->dbs[d]);
+            if (!save_db(&saved, s, s->dbs[d])) {
+                exec_unreadable(x);
+                buf_fini(&saved);
+                return;
+            }
             store_apply(s, &(struct op){.kind = OP_FLUSH, .db = d}, NULL);
             load_db(x, s, d, buf_slice(&saved));
         }

@@ -302,7 +302,7 @@ static const char *const help[] = {
 static void cmd_memory(struct exec *x) { exec_subcommand(x, subs, help); }
 
 static const struct command rows[] = {
-    {.name = "memory", .fn = cmd_memory, .arity = -2, .class = CLASS_KEYED, .flags = CMD_READONLY | CMD_MOVABLE_KEYS, .first_key = 2, .last_key = 2, .key_step = 1,
+    {.name = "memory", .fn = cmd_memory, .arity = -2, .class = CLASS_KEYED, .flags = CMD_READONLY | CMD_MOVABLE_KEYS | CMD_KEY_ONLY, .first_key = 2, .last_key = 2, .key_step = 1,
      .keys = usage_keys, .needs_all = needs_all, .subs = subs, .group = "server", .since = "4.0.0", .summary = "Shows where the memory is.",
      .args = "USAGE key [SAMPLES count] | STATS | DOCTOR | PURGE | MALLOC-STATS | HELP"},
 };

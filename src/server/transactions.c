@@ -191,7 +191,7 @@ static const struct command rows[] = {
      .group = "transactions", .since = "1.2.0", .summary = "Executes all commands in a transaction.", .args = ""},
     {.name = "discard", .fn = discard_command, .arity = 1, .class = CLASS_LOCAL, .flags = CMD_NOSCRIPT | CMD_LOADING | CMD_STALE | CMD_FAST | CMD_AT_ONCE,
      .group = "transactions", .since = "2.0.0", .summary = "Discards a transaction.", .args = ""},
-    {.name = "watch", .fn = watch_command, .arity = -2, .class = CLASS_KEYED, .flags = CMD_NOSCRIPT | CMD_LOADING | CMD_STALE | CMD_FAST | CMD_AT_ONCE,
+    {.name = "watch", .fn = watch_command, .arity = -2, .class = CLASS_KEYED, .flags = CMD_NOSCRIPT | CMD_LOADING | CMD_STALE | CMD_FAST | CMD_AT_ONCE | CMD_KEY_ONLY,
      .first_key = 1, .last_key = -1, .key_step = 1,
      .group = "transactions", .since = "2.2.0", .summary = "Monitors changes to keys to determine the execution of a transaction.", .args = "key [key ...]"},
     {.name = "unwatch", .fn = unwatch_command, .arity = 1, .class = CLASS_LOCAL, .flags = CMD_NOSCRIPT | CMD_LOADING | CMD_STALE | CMD_FAST,

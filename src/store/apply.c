@@ -8,6 +8,8 @@
 #include "base/keyhash.h"
 #include "base/mem.h"
 #include "store/arena.h"
+#include "store/body.h"
+#include "store/chill.h"
 #include "store/cut.h"
 #include "store/evict.h"
 #include "store/hash.h"
@@ -71,17 +73,6 @@ static void unlink_entry(struct change *c)
     if (expires(c->e)) forget(&c->db->expiring, c->hash, c->e);
     c->doomed = c->e;
     c->e = NULL;
-}
-
-static void drop_body(const struct kit *k, struct entry *e)
-{
-    switch (entry_type(e)) {
-    case TYPE_LIST: list_drop(k, e); break;
-    case TYPE_SET: set_drop(k, e); break;
-    case TYPE_ZSET: zset_drop(k, e); break;
-    case TYPE_HASH: hash_drop(k, e); break;
-    default: break;
-    }
 }
 
 static uint32_t fresh_access(const struct change *c) { return evict_access_new(c->store->limits, c->store->now_ms); }
@@ -332,6 +323,7 @@ static void db_fill(struct store *s, struct db *db)
     table_init(&db->keys, db->arena, s->seed, rng_u64(&s->rng), 0);
     table_init(&db->expiring, db->arena, s->seed, rng_u64(&s->rng), 0);
     db->expire_cursor = 0;
+    db->cold = db->chill_cursor = db->chill_misses = 0;
 }
 
 /* A database that is about to be replaced by another, or (after < 0) by nothing. */
@@ -362,11 +354,12 @@ static void flush_db(struct store *s, uint16_t id)
     struct db *db = s->dbs[id];
     if (!db) return;
     touch_replaced(s, id, -1);
-    struct arena *old = db->arena;
+    struct db old = *db;
     bool taken = db->walk != NULL;
     if (taken) cut_take_db(db);
+    s->cold -= db->cold;
     db_fill(s, db);
-    if (!taken) arena_free(old);
+    if (!taken) chill_bury(s, &old);
 }
 
 static void swap_dbs(struct store *s, uint16_t a, uint16_t b)
@@ -383,13 +376,14 @@ static void swap_dbs(struct store *s, uint16_t a, uint16_t b)
 static const struct {
     int64_t (*run)(struct change *c); /* NULL: the op is about a whole database */
     bool creates;
+    bool blind; /* what the value was does not matter */
 } kinds[OP_KINDS] = {
-    [OP_SET] = {apply_set, true},
-    [OP_SET_VALUE] = {apply_set_value, true},
+    [OP_SET] = {apply_set, true, true},
+    [OP_SET_VALUE] = {apply_set_value, true, true},
     [OP_APPEND] = {apply_append, true},
     [OP_WRITE_RANGE] = {apply_write_range, true},
-    [OP_DEL] = {apply_del, false},
-    [OP_EXPIRE] = {apply_expire, false},
+    [OP_DEL] = {apply_del, false, true},
+    [OP_EXPIRE] = {apply_expire, false, true},
     [OP_PUSH_HEAD] = {apply_push_head, true},
     [OP_PUSH_TAIL] = {apply_push_tail, true},
     [OP_POP_HEAD] = {apply_pop_head, false},
@@ -403,7 +397,7 @@ static const struct {
     [OP_SET_REM] = {apply_set_rem, false},
     [OP_ZSET_ADD] = {apply_zset_add, true},
     [OP_ZSET_REM] = {apply_zset_rem, false},
-    [OP_RESTORE] = {apply_restore, true},
+    [OP_RESTORE] = {apply_restore, true, true},
 };
 
 static struct db *new_db(struct store *s, uint16_t id)
@@ -442,6 +436,15 @@ static int64_t apply_to_database(struct store *s, const struct op *op)
     return 0;
 }
 
+bool store_needs_value(enum op_kind kind) { return kinds[kind].run && !kinds[kind].blind; }
+
+static void warm_up(struct change *c)
+{
+    struct place at = {c->store, c->db, c->op->db, c->hash, c->op->key, c->e};
+    chill_need(&at);
+    c->e = at.e;
+}
+
 int64_t store_apply(struct store *s, const struct op *op, struct place *at)
 {
     CHECK(op->kind < OP_KINDS && op->db < STORE_DBS);
@@ -449,8 +452,9 @@ int64_t store_apply(struct store *s, const struct op *op, struct place *at)
     struct db *db = s->dbs[op->db];
     if (unlikely(!db) && kinds[op->kind].creates) db = new_db(s, op->db);
     struct change c = {.store = s, .db = db, .op = op, .hash = at ? at->hash : keyhash(op->key, s->seed)};
-    c.kit = (struct kit){db ? db->arena : NULL, s->seed, &s->rng, s->limits};
+    c.kit = (struct kit){.arena = db ? db->arena : NULL, .seed = s->seed, .rng = &s->rng, .limits = s->limits};
     find_entry(&c, at);
+    if (unlikely(c.e && chill_is_cold(c.e)) && store_needs_value(op->kind)) warm_up(&c);
     bool ahead = db && unlikely(db->walk != NULL) && cut_is_ahead(db, c.hash);
     if (ahead && c.e) cut_save(db, c.e);
     int64_t result = kinds[op->kind].run(&c);
@@ -463,7 +467,8 @@ int64_t store_apply(struct store *s, const struct op *op, struct place *at)
     if (unlikely(!interests_empty(s->interests))) interest_touch(s->interests, op->db, op->key, c.hash);
     tell(s, op);
     if (c.doomed) {
-        drop_body(&c.kit, c.doomed);
+        if (unlikely(chill_is_cold(c.doomed))) chill_forget(s, db, c.doomed);
+        body_drop(&c.kit, c.doomed);
         entry_release(db->arena, c.doomed);
     }
     return result;

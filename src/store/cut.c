@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
-#include "store/arena.h"
+#include "store/chill.h"
 
 struct cut {
     struct store *store;
@@ -62,7 +62,7 @@ static void end_walk(struct cut_walk *w)
 {
     w->db->walk = NULL;
     if (w->owns_db) {
-        arena_free(w->db->arena);
+        chill_bury(w->cut->store, w->db);
         mem_free(w->db);
     }
 }

@@ -34,6 +34,7 @@ enum encoding {
     ENC_NODES, /* list: chain of packs (store/list.h) */
     ENC_TABLE, /* set, hash: a table of entries (store/members.h) */
     ENC_TREE,  /* zset: table of members and tree by score (store/zset.h) */
+    ENC_COLD,  /* any: the value is on disk, here is where (store/chill.h) */
 };
 
 enum {

@@ -1,6 +1,7 @@
 #include "store/evict.h"
 
 #include "base/check.h"
+#include "store/chill.h"
 #include "store/entry.h"
 #include "store/store.h"
 
@@ -21,6 +22,7 @@ static const struct policy {
     [EVICT_VOLATILE_LFU] = {"volatile-lfu", true, BY_FREQ},
     [EVICT_VOLATILE_RANDOM] = {"volatile-random", true, BY_CHANCE},
     [EVICT_VOLATILE_TTL] = {"volatile-ttl", true, BY_EXPIRY},
+    [EVICT_COLD] = {"cold", false, BY_IDLE},
 };
 
 const char *evict_policy_name(enum evict_policy p) { return policies[p].name; }
@@ -90,18 +92,60 @@ static int64_t score_of(struct store *s, enum measure m, const struct entry *e)
     }
 }
 
+/* ---- values to chill */
+
+enum { CHILL_STEP = 16, CHILL_VISITS = 512 /* per database and pick */ };
+
+struct chill_walk {
+    struct store *store;
+    struct evict_choice *best;
+    uint16_t db;
+    unsigned visited, found;
+};
+
+static void consider(void *ctx, struct entry *e)
+{
+    struct chill_walk *w = ctx;
+    w->visited++;
+    if (!chill_is_worth(w->store, e)) return;
+    w->found++;
+    int64_t score = score_of(w->store, BY_IDLE, e);
+    if (!w->best->e || score > w->best->score) *w->best = (struct evict_choice){.e = e, .db = w->db, .score = score};
+}
+
+/* True: there may be some further on. */
+static bool walk_for_warm(struct store *s, uint16_t id, unsigned samples, struct evict_choice *best)
+{
+    struct db *db = s->dbs[id];
+    struct chill_walk w = {s, best, id, 0, 0};
+    while (w.found < samples && w.visited < CHILL_VISITS && w.visited < db->keys.entries)
+        table_scan(&db->keys, &db->chill_cursor, CHILL_STEP, consider, &w);
+    db->chill_misses = w.found ? 0 : db->chill_misses + w.visited;
+    return db->chill_misses < db->keys.entries;
+}
+
+static bool pick_warm(struct store *s, unsigned samples, struct evict_choice *best)
+{
+    bool more = false;
+    for (uint16_t id = 0; id < STORE_DBS; id++)
+        if (s->dbs[id] && s->dbs[id]->keys.entries > s->dbs[id]->cold) more |= walk_for_warm(s, id, samples, best);
+    best->more = !best->e && more;
+    return best->e != NULL;
+}
+
 bool evict_pick(struct store *s, enum evict_policy policy, unsigned samples, struct evict_choice *best)
 {
     const struct policy *p = &policies[policy];
     *best = (struct evict_choice){0};
     if (policy == EVICT_NONE) return false;
+    if (policy == EVICT_COLD) return pick_warm(s, samples, best);
     for (unsigned db = 0; db < STORE_DBS; db++) {
         if (!s->dbs[db]) continue;
         struct table *t = p->expiring_only ? &s->dbs[db]->expiring : &s->dbs[db]->keys;
         for (unsigned i = 0; i < samples && t->entries; i++) {
             struct entry *e = table_random(t, rng_u64(&s->rng));
             int64_t score = score_of(s, p->measure, e);
-            if (!best->e || score > best->score) *best = (struct evict_choice){e, (uint16_t)db, score};
+            if (!best->e || score > best->score) *best = (struct evict_choice){.e = e, .db = (uint16_t)db, .score = score};
         }
     }
     return best->e != NULL;

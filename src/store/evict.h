@@ -26,6 +26,7 @@ enum evict_policy {
     EVICT_VOLATILE_LFU,
     EVICT_VOLATILE_RANDOM,
     EVICT_VOLATILE_TTL,
+    EVICT_COLD, /* values go to disk, no key goes: store/chill.h */
     EVICT_POLICIES
 };
 
@@ -46,8 +47,12 @@ struct evict_choice {
     struct entry *e; /* borrowed until its store changes; NULL: nothing to evict */
     uint16_t db;
     int64_t score;   /* by the policy; of two choices the one with the higher score should go */
+    bool more;       /* EVICT_COLD, and e is NULL: not every entry was looked at since one was found, so ask again */
 };
 
 /* Looks at `samples` random entries of each database (of those with an expiry if the policy is volatile-*) and puts the best victim into *best; false if there
- * is none. Delete it with OP_DEL. */
+ * is none. Delete it with OP_DEL; with EVICT_COLD, chill it (chill_out).
+ *
+ * Most values may be cold already, and then random samples would seldom hit one that is not: EVICT_COLD walks on from where the last pick ended until it has seen as many that
+ * are worth it, or has gone far enough for one call. Entries lie in the order of their hashes, so that is a sample like any other. */
 bool evict_pick(struct store *s, enum evict_policy policy, unsigned samples, struct evict_choice *best);

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/keyhash.h"
+#include "store/chill.h"
 #include "store/image.h"
 #include "store/list.h"
 
@@ -62,5 +63,6 @@ bool fits_op(struct store *s, const struct op *op, struct place *at)
     *at = (struct place){.store = s, .db = s->dbs[op->db], .db_id = op->db, .hash = keyhash(op->key, s->seed), .key = op->key};
     struct table_slot *slot = at->db ? table_find(&at->db->keys, at->hash, op->key) : NULL;
     if (slot) at->e = table_entry(slot);
+    if (at->e && store_needs_value(op->kind)) chill_need(at);
     return op->key.n <= UINT32_MAX && fits_entry(op, at->e);
 }

@@ -113,6 +113,7 @@ static void write_zset(struct buf *out, const struct entry *e)
 
 void image_write(struct buf *out, const struct entry *e)
 {
+    CHECK(entry_encoding(e) != ENC_COLD);
     switch (entry_type(e)) {
     case TYPE_STRING:
         buf_add_byte(out, TYPE_BYTE_STRING);

@@ -10,7 +10,7 @@
 #include "store/entry.h"
 #include "store/kit.h"
 
-void image_write(struct buf *out, const struct entry *e);
+void image_write(struct buf *out, const struct entry *e); /* of a warm one: a cold value is an image already, on disk */
 
 /* Builds an entry (with that key and expiry) from an image; NULL if the bytes are not a valid image of a type we have, or are followed by others. Nothing stays allocated
  * on failure. An image of an empty collection is refused. */

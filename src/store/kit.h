@@ -11,4 +11,5 @@ struct kit {
     uint64_t seed;   /* for inner tables */
     struct rng *rng; /* for their orders */
     const struct store_limits *limits;
+    uint64_t order; /* that an inner table takes, for a value that had it before: cursors of HSCAN stay good; 0: a new one */
 };

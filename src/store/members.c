@@ -22,6 +22,7 @@ struct members *members_new(const struct kit *k, size_t expected)
 {
     struct members *m = arena_alloc(k->arena, sizeof *m);
     table_init(&m->table, k->arena, k->seed, rng_u64(k->rng), expected);
+    if (k->order) table_set_order(&m->table, k->order);
     m->entry_bytes = 0;
     return m;
 }
@@ -35,6 +36,8 @@ void members_free(struct members *m)
     table_fini(&m->table);
     arena_release(a, m, sizeof *m);
 }
+
+uint64_t members_order(const struct members *m) { return m->table.scramble; }
 
 uint64_t members_count(const struct members *m) { return m->table.entries; }
 

@@ -19,6 +19,7 @@ struct members;
 struct members *members_new(const struct kit *k, size_t expected);
 void members_free(struct members *m); /* with all its entries */
 
+uint64_t members_order(const struct members *m); /* of its table, for kit.order */
 uint64_t members_count(const struct members *m);
 size_t members_bytes(const struct members *m); /* arena bytes of the body, its table and its entries; exact, costs nothing */
 

@@ -4,6 +4,8 @@
 #include "base/keyhash.h"
 #include "base/mem.h"
 #include "store/arena.h"
+#include "store/body.h"
+#include "store/chill.h"
 #include "store/evict.h"
 #include "store/hash.h"
 #include "store/interest.h"
@@ -30,6 +32,7 @@ void store_free(struct store *s)
         arena_free(s->dbs[i]->arena);
         mem_free(s->dbs[i]);
     }
+    chill_free_graves(s);
     interests_free(s->interests);
     hotkeys_free(s->hotkeys);
     mem_free(s);
@@ -170,17 +173,6 @@ size_t store_heap_bytes(const struct store *s)
     return bytes;
 }
 
-static size_t body_bytes(const struct entry *e)
-{
-    switch (entry_type(e)) {
-    case TYPE_LIST: return list_body_bytes(e);
-    case TYPE_SET: return set_body_bytes(e);
-    case TYPE_ZSET: return zset_body_bytes(e);
-    case TYPE_HASH: return hash_body_bytes(e);
-    default: return 0;
-    }
-}
-
 size_t store_entry_bytes(const struct store *s, const struct entry *e) { return arena_round(entry_bytes(e)) + body_bytes(e); }
 
 /* --- digest: sums of hashes, so that the order in which tables hold things does not count --- */
@@ -239,15 +231,27 @@ static uint64_t digest_value(const struct entry *e, uint64_t d)
     }
 }
 
-static uint64_t digest_entry(const struct entry *e, uint64_t db)
+/* Of a value that cannot be read there is none to be like it. */
+static uint64_t digest_cold(struct store *s, const struct entry *e, uint64_t d)
+{
+    struct arena *a = arena_new();
+    const struct entry *copy = chill_copy(s, e, a);
+    d = copy ? digest_value(copy, d) : rng_u64(&s->rng);
+    arena_free(a);
+    return d;
+}
+
+static uint64_t digest_entry(struct store *s, const struct entry *e, uint64_t db)
 {
     struct slice key = entry_key(e);
     uint64_t head[3] = {db, entry_type(e), (uint64_t)entry_expiry_ms(e)};
-    return digest_value(e, mix(mix(0, head, sizeof head), key.p, key.n));
+    uint64_t d = mix(mix(0, head, sizeof head), key.p, key.n);
+    return chill_is_cold(e) ? digest_cold(s, e, d) : digest_value(e, d);
 }
 
 uint64_t store_entry_digest(const struct entry *e)
 {
+    CHECK(!chill_is_cold(e));
     uint64_t head[2] = {entry_type(e), entry_expiry_ms(e) != 0};
     return digest_value(e, mix(0, head, sizeof head));
 }
@@ -259,7 +263,7 @@ uint64_t store_digest(struct store *s)
         if (!s->dbs[i]) continue;
         struct table_iter it;
         table_iter_init(&it, &s->dbs[i]->keys);
-        for (struct entry *e; (e = table_iter_next(&it));) sum += digest_entry(e, i);
+        for (struct entry *e; (e = table_iter_next(&it));) sum += digest_entry(s, e, i);
     }
     return sum;
 }
@@ -272,7 +276,7 @@ static void db_check(const struct store *s, struct db *db)
     table_check(&db->expiring);
     arena_check(db->arena);
     size_t bytes = table_bytes(&db->keys) + table_bytes(&db->expiring);
-    uint64_t expiring = 0;
+    uint64_t expiring = 0, cold = 0;
     struct table_iter it;
     table_iter_init(&it, &db->keys);
     for (struct entry *e; (e = table_iter_next(&it));) {
@@ -280,15 +284,21 @@ static void db_check(const struct store *s, struct db *db)
         CHECK(table_find(&db->keys, hash, entry_key(e)) == table_find_entry(&db->keys, hash, e));
         CHECK((table_find_entry(&db->expiring, hash, e) != NULL) == ((e->flags & ENTRY_EXPIRES) != 0));
         expiring += (e->flags & ENTRY_EXPIRES) != 0;
+        cold += chill_is_cold(e);
         bytes += store_entry_bytes(s, e);
     }
-    CHECK(expiring == db->expiring.entries);
+    CHECK(expiring == db->expiring.entries && cold == db->cold);
     CHECK(arena_live_bytes(db->arena) <= bytes); /* less: what is away while a large table moves */
     CHECK(db->keys.old.buckets || db->expiring.old.buckets || arena_live_bytes(db->arena) == bytes);
 }
 
 void store_check(const struct store *s)
 {
-    for (unsigned i = 0; i < STORE_DBS; i++)
-        if (s->dbs[i]) db_check(s, s->dbs[i]);
+    uint64_t cold = 0;
+    for (unsigned i = 0; i < STORE_DBS; i++) {
+        if (!s->dbs[i]) continue;
+        db_check(s, s->dbs[i]);
+        cold += s->dbs[i]->cold;
+    }
+    CHECK(cold == s->cold);
 }

@@ -14,6 +14,8 @@
 #include "store/table.h"
 
 struct arena;
+struct chill_grave;
+struct chill_tier;
 struct cut_walk;
 struct pager;
 struct interests;
@@ -27,6 +29,9 @@ struct db {
     struct table expiring; /* the same entries again: those with an expiry */
     uint64_t expire_cursor; /* of the active expiry's walk */
     struct cut_walk *walk;  /* of a cut that has not passed all of it yet (store/cut.h); else NULL */
+    uint64_t cold;          /* entries whose value is on disk (store/chill.h) */
+    uint64_t chill_cursor;  /* of the walk for values to chill, and how many it met since one was worth it (store/evict.h) */
+    uint64_t chill_misses;
 };
 
 /* Limits at which small collections change to their large encoding; shared by all shards, changed by CONFIG SET. Read with relaxed atomics. */
@@ -56,6 +61,9 @@ struct store {
     struct interests *interests;        /* who watches or waits for a key: store/interest.h */
     struct hotkeys *hotkeys;
     struct store_stats stats;
+    const struct chill_tier *tier;      /* where cold values are; NULL: there are none */
+    uint64_t cold;                      /* entries of all databases whose value is there */
+    struct chill_grave *graves;         /* flushed databases with values there */
     bool lazy_expire_paused;            /* DEBUG SET-ACTIVE-EXPIRE 0 does not touch this; CLIENT PAUSE does */
     void (*on_expire)(void *ctx, uint16_t db, struct slice key); /* told before an expired key goes; may be NULL */
     void *on_expire_ctx;
@@ -90,6 +98,7 @@ void store_prefetch(const struct store *s, uint16_t db, uint64_t hash);
  * there changes nothing and is told to nobody. Gives the op's result (see op.h), 0 where none is named. Breaking an op's precondition (wrong type, index
  * out of range) is a broken promise of ours and aborts. */
 int64_t store_apply(struct store *s, const struct op *op, struct place *at);
+bool store_needs_value(enum op_kind kind); /* it changes a part of the value: a cold one is read before */
 
 uint64_t store_keys(const struct store *s, uint16_t db);
 uint64_t store_expiring(const struct store *s, uint16_t db);
@@ -104,4 +113,4 @@ bool store_grow_step(struct store *s, unsigned buckets);
 
 void store_check(const struct store *s);
 uint64_t store_digest(struct store *s); /* order-free digest of all keys, values and expiries: equal stores, equal digests */
-uint64_t store_entry_digest(const struct entry *e); /* of the value, and whether it expires: the same under any key */
+uint64_t store_entry_digest(const struct entry *e); /* of the value, a warm one, and whether it expires: the same under any key */

@@ -200,6 +200,12 @@ void table_init(struct table *t, struct arena *a, uint64_t seed, uint64_t r, siz
     else set_array(&t->now, (struct table_bucket *)(uintptr_t)&no_bucket, 1);
 }
 
+void table_set_order(struct table *t, uint64_t scramble)
+{
+    CHECK(t->entries == 0 && scramble & 1);
+    __atomic_store_n(&t->scramble, scramble, __ATOMIC_RELAXED);
+}
+
 void table_fini(struct table *t)
 {
     array_release(t, &t->now);

@@ -72,6 +72,7 @@ struct table {
 
 /* r is a random number, no two tables' the same if it can be: it chooses the scramble. Allocates lazily if expected is 0. */
 void table_init(struct table *t, struct arena *a, uint64_t seed, uint64_t r, size_t expected);
+void table_set_order(struct table *t, uint64_t scramble); /* of an empty one: that of another table, whose cursors are good here then */
 void table_fini(struct table *t); /* releases the arrays, not the entries */
 
 uint64_t table_hash(const struct table *t, struct slice key);

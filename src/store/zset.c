@@ -247,6 +247,8 @@ uint64_t zset_rank_of_lex(const struct entry *e, struct slice member, bool exclu
     return rank_of(e, &b);
 }
 
+uint64_t zset_order(const struct entry *e) { return members_order(tree_of(e)->members); }
+
 size_t zset_body_bytes(const struct entry *e)
 {
     if (is_pack(e)) return 0;

@@ -16,6 +16,7 @@ struct entry *zset_rem(const struct kit *k, struct entry *e, struct slice member
 uint64_t zset_len(const struct entry *e);
 bool zset_score(const struct entry *e, struct slice member, double *score);
 bool zset_rank(const struct entry *e, struct slice member, uint64_t *rank, double *score); /* ascending, from 0 */
+uint64_t zset_order(const struct entry *e); /* of the table of a tree */
 size_t zset_body_bytes(const struct entry *e);
 
 /* Ascending rank of the first member whose (score, member) is not below the bound: for score ranges (exclusive: above score),

@@ -88,7 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     static const struct store_limits limits = {.hash_entries = 4, .hash_value = 16, .set_ints = 4, .set_entries = 8, .set_value = 16,
                                                .zset_entries = 4, .zset_value = 16, .list_size = 4};
     struct rng rng = {1};
-    struct kit k = {arena_new(), 7, &rng, &limits};
+    struct kit k = {.arena = arena_new(), .seed = 7, .rng = &rng, .limits = &limits};
     struct slice image = slice_of(data, n);
     struct entry *e = image_read(&k, image, SLICE("key"), 0);
     CHECK(image_valid(image) == (e != NULL));

@@ -14,7 +14,10 @@
  *
  * As in the server, a command sees only the shards whose tokens it would hold: the others are NULL, so touching a key that the row does not
  * name aborts. CLASS_EACH commands run over all shards in turn, CLASS_CURSOR ones from the shard of their cursor on. After each command every
- * store is checked (store_check); set h->check = false for long walks. */
+ * store is checked (store_check); set h->check = false for long walks.
+ *
+ * With HARNESS_COLD defined, every command is followed by some values, chosen at random, going to a cold tier of the test's own (shelf.h): nobody may notice. A
+ * test about encodings sets h->cold = false: a value that comes back is built anew, in the smallest encoding that holds it. */
 #pragma once
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,6 +32,7 @@
 #include "command/command.h"
 #include "command/families.h"
 #include "resp/parse.h"
+#include "shelf.h"
 
 enum { HARNESS_SHARDS_MAX = 64, HARNESS_FAMILIES_MAX = 32 };
 
@@ -44,6 +48,8 @@ struct harness {
     uint16_t db;
     uint8_t resp;
     bool in_multi, check;
+    bool cold; /* values go to the shelf between commands */
+    struct shelf shelf;
     bool blocked;
     struct exec last; /* as the last command left it */
     struct buf out, carry, events, words;
@@ -83,13 +89,21 @@ static inline struct harness *harness_new(uint32_t shards, ...)
     h->resp = 2;
     h->check = true;
     rng_init(&h->rng, 1);
-    for (uint32_t i = 0; i < shards; i++) h->stores[i] = store_new(h->route.seed, &h->limits, i + 1);
+    shelf_init(&h->shelf);
+    for (uint32_t i = 0; i < shards; i++) {
+        h->stores[i] = store_new(h->route.seed, &h->limits, i + 1);
+        h->stores[i]->tier = &h->shelf.tier;
+    }
+#ifdef HARNESS_COLD
+    h->cold = true;
+#endif
     return h;
 }
 
 static inline void harness_free(struct harness *h)
 {
     for (uint32_t i = 0; i < h->route.shards; i++) store_free(h->stores[i]);
+    shelf_fini(&h->shelf);
     command_table_free(h->table);
     buf_fini(&h->out);
     buf_fini(&h->carry);
@@ -159,6 +173,11 @@ static inline struct slice harness_exec(struct harness *h, const struct slice *a
     h->blocked = x.block.wanted;
     h->last = x;
     if (!h->blocked && h->out.len == 0) fail_msg("%s answered nothing", x.cmd->name);
+    for (uint32_t i = 0; h->cold && i < h->route.shards; i++) {
+        shelf_chill_some(h->stores[i], &h->shelf.rng, 2);
+        while (chill_bury_step(h->stores[i], 10)) {
+        }
+    }
     if (h->check)
         for (uint32_t i = 0; i < h->route.shards; i++) store_check(h->stores[i]);
     return buf_slice(&h->out);

@@ -44,7 +44,7 @@ static void is_golden(unsigned n)
     fclose(f);
 
     struct harness *h = fresh();
-    h->check = false;
+    h->check = h->cold = false;
     pfadd_n(h, "k", 0, n);
     assert_int_equal(pfcount(h, "PFCOUNT k"), count);
     struct slice v = value_of(h, "k");

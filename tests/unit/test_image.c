@@ -27,7 +27,7 @@ static const struct store_limits limits = {
 
 static struct rng chance = {1};
 
-static struct kit kit_open(void) { return (struct kit){arena_new(), 7, &chance, &limits}; }
+static struct kit kit_open(void) { return (struct kit){.arena = arena_new(), .seed = 7, .rng = &chance, .limits = &limits}; }
 
 static void value_free(const struct kit *k, struct entry *e)
 {
