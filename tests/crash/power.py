@@ -1,7 +1,7 @@
 """Power loss for a process that only was killed: builds the directory that would be there if nothing had reached the disk but what was synced, and by chance some more.
 
 tests/fault/preload.c keeps the ledger that this goes by. Bytes behind the last sync of a file are gone, there in part, or zeros; the names in a directory are those of its last
-sync, or all that were made and deleted since."""
+sync, or all that were made and deleted since. Files are only written to at their end or over zeros, so what is torn out is zeros."""
 import os
 import shutil
 import subprocess
@@ -55,7 +55,7 @@ class Disk:
     # ---- building
 
     def read_ledger(self):
-        self.sizes, self.listings, self.inodes = {}, {}, {}
+        self.sizes, self.listings, self.inodes, self.writes = {}, {}, {}, {}
         with open(os.path.join(self.ledger, "ledger")) as f:
             for line in f:
                 if not line.endswith("\n"):
@@ -63,6 +63,10 @@ class Disk:
                 kind, what, rest = line[:-1].split(" ", 2)
                 if kind == "S":
                     self.sizes[int(what)] = int(rest)
+                    self.writes[int(what)] = []
+                elif kind == "W":
+                    at, n = map(int, rest.split())
+                    self.writes.setdefault(int(what), []).append((at, at + n))
                 else:
                     self.listings[what] = [(int(i), n) for i, n in (entry.split(":", 1) for entry in rest.split("/") if entry)]
         for name in os.listdir(self.ledger):
@@ -87,10 +91,20 @@ class Disk:
             elif inode in self.inodes:
                 self.rebuild_file(inode, os.path.join(to, name))
 
+    def tear(self, content, start, end):
+        """Bytes that were written over zeros and not synced: all there, none, or some."""
+        if start >= end or self.r.random() < 0.3:
+            return
+        cut = self.r.choice((start, self.r.randint(start, end)))
+        content[cut:end] = bytes(end - cut)
+        self.torn_bytes += end - cut
+
     def rebuild_file(self, inode, to):
         with open(self.inodes[inode], "rb") as f:
-            content = f.read()
+            content = bytearray(f.read())
         durable = min(self.sizes.get(inode, 0), len(content))
+        for start, end in self.writes.get(inode, ()):
+            self.tear(content, start, min(end, durable))
         rest = content[durable:]
         self.torn_bytes += len(rest)
         fate = self.r.randrange(4)

@@ -5,7 +5,7 @@
  * FAULT_LEDGER   if given, a folder: `ledger` in it says what was made durable and when, in the order of it happening, and inodes whose last name goes are kept in
  *                      it by number. After a kill that is enough to build the directory that a power loss would have left (power.py).
  *
- * Ledger lines: "S inode size": that many bytes of a file are durable. "D path inode:name/...": what is in a directory, durable. */
+ * Ledger lines: "W inode offset bytes": written. "S inode size": that many bytes of a file are durable, and what was written to it before. "D path inode:name/...": what is in a directory, durable. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -125,6 +125,14 @@ static void keep_inode(const char *path)
     if (link(path, kept) && errno != EEXIST) abort();
 }
 
+static void tell_write(int fd, size_t n, off_t at)
+{
+    struct stat st;
+    char line[96];
+    if (ledger_dir && fstat(fd, &st) == 0)
+        tell(line, (size_t)snprintf(line, sizeof line, "W %llu %lld %zu\n", (unsigned long long)st.st_ino, (long long)at, n));
+}
+
 static int sync_with(const char *name, int fd)
 {
     int (*real_sync)(int) = real(name);
@@ -149,13 +157,13 @@ ssize_t pwrite(int fd, const void *p, size_t n, off_t at)
 {
     char path[PATH_MAX];
     ssize_t (*real_pwrite)(int, const void *, size_t, off_t) = real("pwrite");
-    if (path_of(fd, path) && fails(WRITE, path)) {
-        int error = errno; /* a part of it is done, as real disks do */
-        if (n > 1 && error == ENOSPC) real_pwrite(fd, p, n / 2, at);
-        errno = error;
-        return -1;
-    }
-    return real_pwrite(fd, p, n, at);
+    if (!path_of(fd, path)) return real_pwrite(fd, p, n, at);
+    tell_write(fd, n, at);
+    if (!fails(WRITE, path)) return real_pwrite(fd, p, n, at);
+    int error = errno; /* a part of it is done, as real disks do */
+    if (n > 1 && error == ENOSPC) real_pwrite(fd, p, n / 2, at);
+    errno = error;
+    return -1;
 }
 
 ssize_t write(int fd, const void *p, size_t n)
