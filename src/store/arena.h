@@ -2,7 +2,7 @@
  *
  * Why not malloc: general allocators round 278 bytes up to 320; with 8-byte classes the same entry takes 280. Whoever holds the
  * shard's token is the only user, so there are no locks and no thread caches, the live byte count is exact at any moment
- * (maxmemory needs it), and FLUSHDB gives back whole chunks instead of walking millions of entries.
+ * (maxmemory needs it), and FLUSHDB gives back whole regions instead of walking millions of entries.
  *
  * Sizes: up to ARENA_SMALL_MAX in 8-byte classes, carved from 64 KiB spans (which come from regions of many MiB that the kernel fills as they are used); above that, one
  * allocation each from the process heap or, from 1 MiB, straight from the kernel (zero pages, given back at once when released).

@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/rng.h"
+#include "io/pager.h"
 #include "store/arena.h"
 #include "store/entry.h"
 #include "store/table.h"
@@ -379,6 +381,41 @@ static void keys_in_a_tables_own_order_do_not_crowd_once_it_was_empty(void **sta
     world_fini(&w);
 }
 
+/* The bytes of the new array that the table comes to next, a little ahead of the frontier, if a whole huge page is there. */
+static char *soon_used(const struct table *t)
+{
+    uint64_t bytes = t->now.count * sizeof(struct table_bucket);
+    uint64_t at = ((t->frontier * t->now.count >> 32) * sizeof(struct table_bucket) + (64 << 10)) & ~UINT64_C(4095);
+    return t->old.buckets && at / PAGER_BYTES < bytes / PAGER_BYTES ? (char *)t->now.buckets + at : NULL;
+}
+
+static void a_large_table_moves_into_pages_that_are_ready(void **state)
+{
+    enum { KEYS = 1200000 };
+    struct pager *pager = pager_new();
+    struct arena *arena = arena_new(), *entries = arena_new();
+    struct table t;
+    unsigned looks = 0;
+    arena_set_pager(arena, pager);
+    table_init(&t, arena, 17, 17, 0);
+    for (uint32_t i = 0; i < KEYS; i++) {
+        struct entry *e = entry_new(entries, TYPE_STRING, ENC_BYTES, slice_of(&i, sizeof i), 0, 0);
+        table_insert(&t, table_hash(&t, entry_key(e)), e);
+        char *soon = i % 64 ? NULL : soon_used(&t);
+        unsigned char there = 0;
+        if (!soon) continue;
+        pager_settle(pager);
+        assert_int_equal(mincore(soon, 4096, &there), 0);
+        assert_true(there & 1);
+        looks++;
+    }
+    assert_true(looks > 1000);
+    table_fini(&t);
+    arena_free(arena);
+    arena_free(entries);
+    pager_free(pager);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -392,6 +429,7 @@ int main(void)
         cmocka_unit_test(keys_in_the_order_of_another_table_do_not_crowd),
         cmocka_unit_test(keys_in_a_tables_own_order_do_not_crowd_once_it_was_empty),
         cmocka_unit_test(memory_per_entry_stays_within_its_band),
+        cmocka_unit_test(a_large_table_moves_into_pages_that_are_ready),
         cmocka_unit_test(a_large_table_stays_whole_while_it_grows_and_shrinks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
