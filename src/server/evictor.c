@@ -44,7 +44,7 @@ static bool find_victim(struct worker *w, struct server *s, enum evict_policy po
     struct engine *e = s->engine;
     bool busy = false;
     *v = (struct victim){0};
-    if (policy == EVICT_NONE) return false;
+    if (policy == EVICT_NONE || policy == EVICT_COLD) return false;
     for (uint32_t i = 0; i < e->route.shards; i++) { /* ascending: a token is held while others are tried */
         struct shard *sh = &e->shards[i], *loser = sh;
         struct evict_choice c;

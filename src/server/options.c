@@ -22,7 +22,7 @@
 #define BIG INT64_MAX
 
 static const char *const policy_words[] = {"noeviction",   "allkeys-lru",  "allkeys-lfu",     "allkeys-random", "volatile-lru",
-                                           "volatile-lfu", "volatile-random", "volatile-ttl", NULL};
+                                           "volatile-lfu", "volatile-random", "volatile-ttl", "cold", NULL};
 static const char *const debug_words[] = {"no", "yes", "local", NULL};
 static const char *const io_words[] = {"auto", "epoll", "uring", NULL};
 static const char *const level_words[] = {"debug", "verbose", "notice", "warning", NULL};
