@@ -20,7 +20,7 @@ WARN = -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prot
 OPT = -O2 -g -fno-omit-frame-pointer -fno-plt
 ARCH ?= $(shell uname -m | grep -q x86_64 && echo -march=x86-64-v2)
 INC = -Isrc -D_GNU_SOURCE
-LIBS = -Wl,--as-needed -lcurl -lcrypto -luring -lisal -llz4 -lm -pthread
+LIBS = -Wl,--as-needed -lcurl -lcrypto -luring -lisal -llz4 -lpcre2-8 -lm -pthread
 PYTHON = /usr/bin/python3
 
 ifeq ($(BUILD),normal)
@@ -52,7 +52,7 @@ endif
 CFLAGS = $(CSTD) $(WARN) $(OPT) $(LTO) $(ARCH) $(SAN) $(INC) -DSHERD_BUILD=\"$(BUILD)\"
 LDFLAGS = $(SAN)
 
-FOLDERS = base io route resp store log dump object command shard server
+FOLDERS = base io cel route resp store log dump object command shard server
 LIB_SRC = $(foreach d,$(FOLDERS),$(wildcard src/$(d)/*.c))
 CLI_SRC = $(wildcard src/cli/*.c)
 LIB_OBJ = $(LIB_SRC:src/%.c=$(O)/obj/%.o)
