@@ -21,7 +21,7 @@ void checker_fini(struct checker *c);
 /* Checks and annotates the tree; gives its type, without variables, or NULL with the source's error set. */
 const struct type *checker_check(struct checker *c, struct node *root);
 
-/* For names.c and calls.c, the parts of the checker. A local variable: one of a macro. */
+/* For scope.c and calls.c, the parts of the checker. A local variable: one of a macro. */
 struct local {
     struct slice name;
     const struct type *type;
@@ -34,7 +34,7 @@ bool checker_unchecked(const struct checker *c);
 const struct type *checker_fail(struct checker *c, struct node *n, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 const char *checker_type_text(struct checker *c, const struct type *t); /* for messages */
 
-/* names.c. Makes a NODE_NAME or NODE_SELECT a variable, a local or a type, if that is what its whole qualified name is; NULL if not. */
+/* scope.c. Makes a NODE_NAME or NODE_SELECT a variable, a local or a type, if that is what its whole qualified name is; NULL if not. */
 const struct type *checker_name(struct checker *c, struct node *n);
 /* A target and a member name that are together a qualified function, like math.abs: its name, else an empty slice. */
 struct slice checker_function_name(struct checker *c, const struct node *call);
