@@ -430,7 +430,7 @@ static void set_changes_all_pairs_or_none(void **state)
     assert_string_equal(get(&cfg, "maxmemory-p*"), "maxmemory-policy=allkeys-lru;");
     assert_string_equal(SET(&cfg, "maxmemory", "5", "maxmemory-policy", "x"),
                         "CONFIG SET failed (possibly related to argument 'maxmemory-policy') - argument(s) must be one of the following: noeviction, "
-                        "allkeys-lru, allkeys-lfu, allkeys-random, volatile-lru, volatile-lfu, volatile-random, volatile-ttl");
+                        "allkeys-lru, allkeys-lfu, allkeys-random, volatile-lru, volatile-lfu, volatile-random, volatile-ttl, cold");
     assert_string_equal(SET(&cfg, "hz", "5", "nosuch", "x"), "Unknown option or number of arguments for CONFIG SET - 'nosuch'");
     assert_string_equal(SET(&cfg, "hz", "5", "hz", "6"), "CONFIG SET failed (possibly related to argument 'hz') - duplicate parameter");
     assert_string_equal(SET(&cfg, "port", "1"), "CONFIG SET failed (possibly related to argument 'port') - can't set immutable config");
