@@ -1,5 +1,5 @@
 # Side-by-side measurements. `make bench` writes docs/bench/; `make bench-quick` is the same in short, into build/bench/quick/.
-# `make bench-test` checks the measuring tools. BENCH_ARGS goes to bench/bench.py: make bench BENCH_ARGS='--only memory --repeat 5'
+# SECTION=durable measures that one alone. `make bench-test` checks the measuring tools. BENCH_ARGS goes to bench/bench.py: make bench BENCH_ARGS='--only memory --repeat 5'
 
 BENCH_TOOLS = build/bench/limit build/bench/load
 BENCH_PYTHON = /usr/bin/python3
@@ -14,11 +14,11 @@ bench-packages:
 
 bench: bench-packages
 	@$(MAKE) --no-print-directory all $(BENCH_TOOLS)
-	@$(BENCH_PYTHON) bench/bench.py $(BENCH_ARGS)
+	@$(BENCH_PYTHON) bench/bench.py $(if $(SECTION),--only $(SECTION)) $(BENCH_ARGS)
 
 bench-quick: bench-packages
 	@$(MAKE) --no-print-directory all $(BENCH_TOOLS)
-	@$(BENCH_PYTHON) bench/bench.py --quick --out build/bench/quick $(BENCH_ARGS)
+	@$(BENCH_PYTHON) bench/bench.py --quick --out build/bench/quick $(if $(SECTION),--only $(SECTION)) $(BENCH_ARGS)
 
 bench-test: $(BENCH_TOOLS)
 	@$(BENCH_PYTHON) -m pytest -q -p no:cacheprovider bench/test_tools.py

@@ -11,8 +11,11 @@ import sys
 import time
 
 import report
+from durable import durable
 from peers import ORDER, PEERS, ROOT
 from sections import LOAD, SECTIONS, Plan
+
+SECTIONS = SECTIONS | {"durable": durable}
 
 
 def machine():

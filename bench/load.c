@@ -48,6 +48,7 @@ struct settings {
     double rate; /* operations per second of all threads; 0: as many as the server answers */
     uint64_t keys, first_key;
     enum workload workload;
+    bool distinct; /* a fill gives every key a value of its own */
     uint64_t *chosen; /* key numbers to choose from, instead of the interval; `keys` many */
     pid_t server, helpers[PIDS_MAX];
     int n_helpers;
@@ -160,17 +161,23 @@ static void batch_key(struct batch *b)
     batch_text(b, "0000000000\r\n");
 }
 
+static void write_letters(char *p, long bytes, uint64_t z)
+{
+    for (long i = 0; i < bytes; i++) {
+        z ^= z << 13, z ^= z >> 7, z ^= z << 17;
+        p[i] = "abcdefghijklmnopqrstuvwxyz012345"[z >> 59];
+    }
+}
+
 /* Values do not compress to nothing and are the same for every key. */
 static void batch_value(struct batch *b, long bytes)
 {
-    char head[32];
-    uint64_t z = 0x9e3779b97f4a7c15u;
+    char head[32], *letters = allocate((size_t)bytes + 1);
     batch_add(b, head, (size_t)sprintf(head, "$%ld\r\n", bytes));
-    for (long i = 0; i < bytes; i++) {
-        z ^= z << 13, z ^= z >> 7, z ^= z << 17;
-        batch_add(b, &"abcdefghijklmnopqrstuvwxyz012345"[z >> 59], 1);
-    }
+    write_letters(letters, bytes, 0x9e3779b97f4a7c15u);
+    batch_add(b, letters, (size_t)bytes);
     batch_text(b, "\r\n");
+    free(letters);
 }
 
 static void batch_request(struct batch *b, enum workload what, const struct settings *s)
@@ -226,6 +233,13 @@ static uint64_t random_key(struct thread *t, const struct settings *s)
     return s->chosen ? s->chosen[i] : s->first_key + i;
 }
 
+/* The value of the key whose digits are at p; both are part of a prebuilt SET. */
+static void write_own_value(char *p, long bytes, uint64_t key)
+{
+    char *dollar = p + KEY_DIGITS + strlen("\r\n");
+    write_letters(strchr(dollar, '\n') + 1, bytes, (key + 1) * 0x9e3779b97f4a7c15u);
+}
+
 /* The next stretch of keys for a fill. The last batch is pulled back to end with the last key. False: all keys are taken. */
 static bool fill_keys(struct shared *sh, struct batch *b)
 {
@@ -233,7 +247,10 @@ static bool fill_keys(struct shared *sh, struct batch *b)
     uint64_t n = (uint64_t)b->n_keys, at = atomic_fetch_add_explicit(&sh->next_key, n, memory_order_relaxed);
     if (at >= s->keys) return false;
     if (at + n > s->keys) at = s->keys > n ? s->keys - n : 0;
-    for (uint64_t i = 0; i < n; i++) write_digits(b->bytes + b->digits[i], s->first_key + at + i);
+    for (uint64_t i = 0; i < n; i++) {
+        write_digits(b->bytes + b->digits[i], s->first_key + at + i);
+        if (s->distinct) write_own_value(b->bytes + b->digits[i], s->value_bytes, s->first_key + at + i);
+    }
     return true;
 }
 
@@ -440,6 +457,7 @@ static const char usage[] =
     "  --chosen FILE        use the key numbers in FILE, one per line, instead\n"
     "  --value-bytes N      (256)          --seconds S       measured time (2)\n"
     "  --warmup S           before it (0.2)\n"
+    "  --distinct           a fill gives every key a value of its own: one that no compression makes small\n"
     "  --rate N             operations per second in all, latency counted from when each was due (0: as many as possible)\n"
     "  --max-seconds S      give up after this long, a fill too (600)\n"
     "  --server PID         measure this process's CPU\n"
@@ -478,7 +496,7 @@ static void read_chosen(struct settings *s, const char *path)
 }
 
 enum option_name { O_PORT, O_WORKLOAD, O_THREADS, O_CONNS, O_PIPELINE, O_MULTI, O_KEYS, O_FIRST, O_CHOSEN, O_VALUE, O_SECONDS, O_WARMUP, O_RATE,
-                   O_MAX, O_SERVER, O_HELPER, O_HELP };
+                   O_MAX, O_SERVER, O_HELPER, O_DISTINCT, O_HELP };
 
 static void set_option(struct settings *s, int o, const char *arg)
 {
@@ -495,6 +513,7 @@ static void set_option(struct settings *s, int o, const char *arg)
     case O_VALUE: s->value_bytes = (long)number(arg, 0, 1 << 20, "value-bytes"); break;
     case O_SECONDS: s->seconds = number(arg, 0.01, 3600, "seconds"); break;
     case O_WARMUP: s->warmup_seconds = number(arg, 0, 60, "warmup"); break;
+    case O_DISTINCT: s->distinct = true; break;
     case O_RATE: s->rate = number(arg, 0, 1e8, "rate"); break;
     case O_MAX: s->max_seconds = number(arg, 1, 7200, "max-seconds"); break;
     case O_SERVER: s->server = (pid_t)number(arg, 1, 1 << 30, "server"); break;
@@ -512,7 +531,7 @@ static void read_options(int argc, char **argv, struct settings *s)
         {"port", 1, 0, O_PORT}, {"workload", 1, 0, O_WORKLOAD}, {"threads", 1, 0, O_THREADS}, {"conns", 1, 0, O_CONNS},
         {"pipeline", 1, 0, O_PIPELINE}, {"multi", 1, 0, O_MULTI}, {"keys", 1, 0, O_KEYS}, {"first-key", 1, 0, O_FIRST},
         {"chosen", 1, 0, O_CHOSEN}, {"value-bytes", 1, 0, O_VALUE}, {"seconds", 1, 0, O_SECONDS}, {"warmup", 1, 0, O_WARMUP}, {"rate", 1, 0, O_RATE},
-        {"max-seconds", 1, 0, O_MAX}, {"server", 1, 0, O_SERVER}, {"helper", 1, 0, O_HELPER}, {"help", 0, 0, O_HELP}, {0},
+        {"max-seconds", 1, 0, O_MAX}, {"server", 1, 0, O_SERVER}, {"helper", 1, 0, O_HELPER}, {"distinct", 0, 0, O_DISTINCT}, {"help", 0, 0, O_HELP}, {0},
     };
     for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) set_option(s, o, optarg);
     if (s->rate > 0 && s->workload == FILL) die("--rate", "a fill goes as fast as it can");

@@ -1,7 +1,8 @@
 """The servers that are measured: how each is started, and the little that is needed to talk to one.
 
-Every server listens on 127.0.0.1 only, keeps nothing on disk, and dies with its Server object.
+Every server listens on 127.0.0.1 only and dies with its Server object. It keeps nothing on disk, but for those of the section `durable`.
 """
+import dataclasses
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LOGS = os.path.join(ROOT, "build", "bench", "log")
+DATA = os.path.join(ROOT, "build", "bench", "data")
 
 
 class ServerError(Exception):
@@ -21,7 +23,7 @@ class ServerError(Exception):
 
 @dataclass(frozen=True)
 class Peer:
-    """One way of starting one server. `argv` may name {port}, {workers} and {value_bytes}."""
+    """One way of starting one server. `argv` may name {port}, {workers}, {value_bytes} and {data}, a folder."""
     name: str
     program: str
     argv: tuple
@@ -57,6 +59,20 @@ PEERS = {p.name: p for p in (
     Peer("redis", "redis-server", REDIS_LIKE, note="one thread"),
 )}
 ORDER = list(PEERS)
+
+
+POLICIES = {"EveryWrite": "always", "EverySecond": "everysec", "OsManaged": "no"}  # sherd's word, redis's word
+
+
+def durable_peer(name, policy, log=True):
+    """A peer of PEERS that keeps its data. Neither dumps by itself. log: with a log, as sherd always has one."""
+    if name == "sherd":
+        argv = ("serve", "--data", "{data}", "--port", "{port}", "--workers", "{workers}", "--log-level", "warning", "--sync-policy", policy,
+                "--snapshot-interval", "0", "--max-wal-size", "1000gb")
+    else:
+        argv = ("--port", "{port}", "--bind", "127.0.0.1", "--save", "", "--daemonize", "no", "--logfile", "", "--dir", "{data}", "--io-threads", "1",
+                "--appendonly", "yes" if log else "no", "--appendfsync", POLICIES[policy], "--auto-aof-rewrite-percentage", "0")
+    return dataclasses.replace(PEERS[name], argv=argv)
 
 
 class Resp:
@@ -126,6 +142,7 @@ class Server:
     workers: int = 2
     value_bytes: int = 256
     process: subprocess.Popen = field(default=None, repr=False)
+    ready_at: float = 0.0  # time.monotonic() of its first answer
 
     @property
     def name(self):
@@ -138,17 +155,20 @@ class Server:
     def log_path(self):
         return os.path.join(LOGS, f"{self.peer.name}-{self.port}.log")
 
-    def start(self):
+    def data_path(self):
+        return os.path.join(DATA, f"{self.peer.name}-{self.port}")
+
+    def start(self, ready_seconds=10):
         path = self.peer.path()
         if not path:
             raise ServerError(f"{os.path.basename(self.peer.program)} is not installed or not built")
         os.makedirs(LOGS, exist_ok=True)
-        values = {"port": self.port, "workers": self.workers, "value_bytes": self.value_bytes}
+        values = {"port": self.port, "workers": self.workers, "value_bytes": self.value_bytes, "data": self.data_path()}
         argv = [path] + [a.format(**values) for a in self.peer.argv]
         with open(self.log_path(), "wb") as log:
             self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=LOGS)
         try:
-            self._wait_ready(time.monotonic() + 10)
+            self._wait_ready(time.monotonic() + ready_seconds)
         except ServerError:
             self.stop()
             raise
@@ -162,12 +182,13 @@ class Server:
             try:
                 with Resp(self.port, timeout=2) as c:
                     c.call("PING")
+                self.ready_at = time.monotonic()
                 time.sleep(0.05)
                 if self.process.poll() is None:
                     return
-            except OSError:
-                time.sleep(0.02)
-        raise ServerError("did not answer PING within 10 s")
+            except (OSError, ServerError):  # not there yet, or loading
+                time.sleep(0.005)
+        raise ServerError("did not answer PING in time")
 
     def _last_log_line(self):
         with open(self.log_path(), "rb") as f:

@@ -7,6 +7,10 @@ MULTI_FACTOR = 2.0
 BYTES_PER_KEY = {"16": 56, "64": 104, "256": 304}
 CPU_OVER_LIMIT = 1.05
 GROWTH_OVER_NOISE_US = 1000
+EVERY_WRITE_FACTOR = 2.0
+DUMP_P99_FACTOR = 2.0
+DUMP_MEMORY_SHARE = 0.10
+START_FACTOR = 3.0
 WORDS = {"get": "GET", "set": "SET", "mix": "GET + SET 1:1", "mget": "MGET of 10", "mset": "MSET of 10"}
 
 
@@ -48,10 +52,10 @@ def labels_of(section, default=ORDER):
 def problems(section):
     """What did not work, said aloud."""
     lines = [f"- **{label}** is missing: {why}" for label, why in section.get("missing", {}).items()]
-    groups = ("cells", "sizes")
+    groups = ("cells", "sizes", "starts")
     for cell, row in ((c, r) for g in groups for c, r in section.get(g, {}).items()):
         lines += [f"- **{label}**, {cell}: {e['error']}" for label, e in row.items() if "error" in e]
-    for group in ("fills", "busy"):
+    for group in ("fills", "busy", "dumps"):
         lines += [f"- **{label}**: {e['error']}" for label, e in section.get(group, {}).items() if "error" in e]
     return "\n".join(lines)
 
@@ -83,6 +87,14 @@ def versus(what, name, ours, how, theirs, form="{:.2f}"):
 def share(what, name, ours, how, theirs, target):
     """A goal for the ratio to another server's figure."""
     return goal(what, ratio(ours.get(name), theirs.get(name)), how, target, (ours, theirs))
+
+
+def extra_memory(entry):
+    """What dumping added to the resident memory, as a share of what the data takes."""
+    busy = entry.get("load", {})
+    if "rss_most" not in busy or busy["rss"] <= entry["rss_empty"]:
+        return None
+    return max(busy["rss_most"] - busy["rss"], 0) / (busy["rss"] - entry["rss_empty"])
 
 
 def throughput_goals(s):
@@ -131,8 +143,26 @@ def busy_goals(s):
                    s["busy"].get(label, {}).get("other", {}), "<", redis, "{:.0f}") for label in ("sherd", "sherd-8")]
 
 
+def durable_goals(s):
+    out, dumps = [], s.get("dumps", {})
+    for cell, row in s.get("cells", {}).items():
+        policy, pipeline = cell.split("/")
+        wanted = EVERY_WRITE_FACTOR if cell == "EveryWrite/16" else 1.0
+        out.append(share(f"SET with {policy}, pipeline {pipeline}: throughput / redis", "ops_per_s", row.get("sherd", {}), ">=", row.get("redis", {}), wanted))
+    sherd, redis = dumps.get("sherd", {}), dumps.get("redis", {})
+    out.append(versus("a dump of 1M keys, seconds, not above redis's", "seconds", sherd, "<=", redis))
+    out.append(goal("a dump's bytes / redis's", ratio(sherd.get("bytes"), redis.get("bytes")), "<=", 1.0, (sherd, redis)))
+    busy = sherd.get("load", {})
+    out.append(goal("p99 of SET while dumping / p99 without", ratio(busy.get("busy", {}).get("p99_us"), busy.get("quiet", {}).get("p99_us")), "<=", DUMP_P99_FACTOR, (busy,)))
+    out.append(goal("extra memory while dumping, share of the data", extra_memory(sherd), "<", DUMP_MEMORY_SHARE, (busy,)))
+    for how, row in s.get("starts", {}).items():
+        out.append(goal(f"start from a {how}: redis's seconds / sherd's", ratio(row.get("redis", {}).get("seconds"), row.get("sherd", {}).get("seconds")), ">=",
+                        START_FACTOR, (row.get("sherd", {}), row.get("redis", {}))))
+    return out
+
+
 GOALS = {"throughput": throughput_goals, "multi": multi_goals, "latency": latency_goals, "memory": memory_goals, "growth": growth_goals, "idle": idle_goals,
-         "busy": busy_goals}
+         "busy": busy_goals, "durable": durable_goals}
 
 
 def all_goals(results):
@@ -237,9 +267,37 @@ def busy_text(s):
             + table(["server", "slow command", "quiet", "other shards", "same shard"], rows) + ("\n\n" + notes if notes else ""))
 
 
+def durable_text(s):
+    parts = [f"{s['keys']:,} keys, 256-byte values, 50 connections, 2 workers; log and dumps on the same disk for both, none made by itself."]
+    rows = []
+    for cell, row in s.get("cells", {}).items():
+        sherd, redis = row.get("sherd", {}), row.get("redis", {})
+        rows.append([f"{cell.split('/')[0]}, pipeline {cell.split('/')[1]}"] + [figure(e, "ops_per_s", 1e-3) for e in (sherd, redis)]
+                    + [ratio_text("ops_per_s", sherd, redis)] + [figure(e, n) for n in ("p50_us", "p99_us") for e in (sherd, redis)]
+                    + [figure(e, "server_us_per_op", 1, 2) for e in (sherd, redis)])
+    parts.append("### SET under each policy\n\nredis with `appendfsync` `always`, `everysec` and `no`.\n\n" + table(
+        ["policy", "sherd kops/s", "redis", "sherd / redis", "p50 µs sherd", "redis", "p99 µs sherd", "redis", "CPU µs/op sherd", "redis"], rows))
+    rows = []
+    for label, e in s.get("dumps", {}).items():
+        busy, extra = e.get("load", {}), extra_memory(e)
+        mark = "~" if busy.get("disturbed") else ""
+        rows.append([label, figure(e, "seconds", 1, 2), figure(e, "bytes", 1e-6, 1), f"{e['bytes'] / e['payload']:.2f}"]
+                    + [f"{busy[x]['p99_us']:.0f}{mark}" if x in busy else "–" for x in ("quiet", "busy")]
+                    + [f"{busy[x]['ops_per_s'] / 1000:.0f}{mark}" if x in busy else "–" for x in ("quiet", "busy")]
+                    + [f"{extra * 100:.1f} %" if extra is not None else "–", str(busy.get("dumps", "–"))])
+    parts.append("### Dumps\n\nBGSAVE of an idle server; then SET without pipelining by 50 connections, and the same while dumps follow one another. Every key has a value of its own that "
+                 "does not compress. Extra memory is that of the server's own process: redis's child is not in it.\n\n" + table(
+                     ["server", "dump s", "MB", "/ payload", "SET p99 µs quiet", "dumping", "SET kops/s quiet", "dumping", "extra memory", "dumps"], rows))
+    rows = [[f"from a {how}"] + [figure(row.get(x), "seconds", 1, 2) for x in ("sherd", "redis")] + [ratio_text("seconds", row.get("redis", {}), row.get("sherd", {}))]
+            for how, row in s.get("starts", {}).items()]
+    parts.append("### Starts\n\nFrom the start of the process to its first answer with all keys there; the files are in the page cache.\n\n"
+                 + table(["start", "sherd s", "redis s", "redis / sherd"], rows))
+    return "\n\n".join(parts)
+
+
 TEXT = {"throughput": ("1. Throughput and CPU", throughput_text), "multi": ("2. Multi-key commands", multi_text),
         "latency": ("3. Latency at a fixed rate", latency_text), "memory": ("4. Memory", memory_text), "growth": ("5. Growth", growth_text), "idle": ("6. Idle", idle_text),
-        "workers": ("7. Foreign keys", workers_text), "busy": ("8. One busy shard", busy_text)}
+        "workers": ("7. Foreign keys", workers_text), "busy": ("8. One busy shard", busy_text), "durable": ("9. Durability", durable_text)}
 
 
 # ---- plots

@@ -47,7 +47,7 @@ def load(server, helpers=(), **options):
     for pid in helpers:
         argv += ["--helper", str(pid)]
     for name, value in options.items():
-        argv += ["--" + name.replace("_", "-"), str(value)]
+        argv += ["--" + name.replace("_", "-")] + ([] if value is True else [str(value)])
     done = subprocess.run(argv, capture_output=True, text=True, timeout=900, check=False)
     if done.returncode != 0:
         reason = done.stderr.strip().splitlines()
@@ -61,15 +61,16 @@ def fill(server, keys, value_bytes, **options):
 
 @contextlib.contextmanager
 def fleet(plan, wanted, fill_keys=0, value_bytes=256):
-    """Starts servers, fills and stops them. wanted: (label, peer name, workers). Gives ({label: Server}, {label: why it is missing})."""
+    """Starts servers, fills and stops them. wanted: (label, peer or its name, workers). Gives ({label: Server}, {label: why it is missing})."""
     servers, missing = {}, {}
     try:
-        for i, (label, name, workers) in enumerate(wanted):
-            server = Server(PEERS[name], plan.base_port + i, workers, value_bytes)
+        for i, (label, peer, workers) in enumerate(wanted):
+            peer = PEERS.get(peer, peer)
+            server = Server(peer, plan.base_port + i, workers, value_bytes)
             try:
                 server.start()
                 servers[label] = server
-                if fill_keys and PEERS[name].stores:
+                if fill_keys and peer.stores:
                     fill(server, fill_keys, value_bytes)
                 server.pause()
             except (ServerError, LoadError) as error:

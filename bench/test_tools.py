@@ -11,6 +11,7 @@ import xml.etree.ElementTree
 import pytest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import durable  # noqa: E402
 import plot  # noqa: E402
 import report  # noqa: E402
 from peers import ORDER, PEERS, Resp, Server, ServerError  # noqa: E402
@@ -95,6 +96,21 @@ def test_load_keeps_to_a_rate(limit):
 
 def test_load_fills_each_key_once(limit):
     assert load(limit, workload="fill", value_bytes=32, keys=1000, pipeline=10, conns=4)["ops"] == 1000
+
+
+def test_load_can_give_every_key_its_own_value():
+    server = Server(PEERS["sherd"], free_port(), workers=1)
+    try:
+        server.start()
+    except ServerError as why:
+        pytest.skip(str(why))
+    try:
+        load(server, workload="fill", keys=100, value_bytes=50, pipeline=7, distinct=True)
+        with Resp(server.port) as client:
+            values = client.call("MGET", *[f"key:{n:010d}" for n in range(100)])
+        assert len(set(values)) == 100 and {len(v) for v in values} == {50}
+    finally:
+        server.stop()
 
 
 def test_load_fails_when_replies_have_another_length(limit):
@@ -201,6 +217,32 @@ def test_no_goal_is_judged_by_a_quick_run():
     results = sample_results()
     results["sections"]["memory"]["quick"] = True
     assert "values of 16 | 57.0 | ≤ 56.0 | not judged: quick run" in report.markdown(results)
+
+
+def durable_sample():
+    run = {"ops_per_s": 2e5, "p50_us": 100, "p99_us": 300, "server_us_per_op": 3}
+    load_run = {"quiet": run, "busy": run | {"p99_us": 450}, "rss": 400e6, "rss_most": 430e6, "dumps": 3, "disturbed": False}
+    dump = {"seconds": 1.0, "bytes": 250e6, "payload": 270e6, "rss_empty": 100e6, "disturbed": False, "load": load_run}
+    return {"keys": 1000000, "missing": {}, "taken": "now", "quick": False,
+            "cells": {"EveryWrite/16": {"sherd": run, "redis": run | {"ops_per_s": 125e3}}, "OsManaged/1": {"sherd": run, "redis": {"error": "gone"}}},
+            "dumps": {"sherd": dump, "redis": dump | {"seconds": 1.5, "bytes": 500e6}},
+            "starts": {"dump": {"sherd": {"seconds": 0.5}, "redis": {"seconds": 2.0}}, "log": {"sherd": {"seconds": 1.0}, "redis": {"error": "lost"}}}}
+
+
+def test_durability_is_judged_against_redis():
+    results = sample_results()
+    results["sections"] = {"durable": durable_sample()}
+    text = report.markdown(results)
+    for row in ("EveryWrite, pipeline 16: throughput / redis | 1.60 | ≥ 2.00 | **not reached**", "OsManaged, pipeline 1: throughput / redis | – | ≥ 1.00 | not measured",
+                "not above redis's | 1.00 | ≤ 1.50 | reached", "a dump's bytes / redis's | 0.50 | ≤ 1.00 | reached", "p99 without | 1.50 | ≤ 2.00 | reached",
+                "share of the data | 0.10 | < 0.10 | **not reached**", "from a dump: redis's seconds / sherd's | 4.00 | ≥ 3.00 | reached", "**redis**, log: lost"):
+        assert row in text, row
+
+
+def test_undisturbed_times_count_alone():
+    runs = [{"seconds": s, "foreign_cores": f} for s, f in ((1.0, 0.0), (9.0, 1.0), (2.0, 0.1))]
+    assert durable.median_entry(runs)["seconds"] == 1.5 and not durable.median_entry(runs)["disturbed"]
+    assert durable.median_entry(runs[1:2])["disturbed"]
 
 
 def test_plots_are_well_formed_and_know_every_server():
