@@ -128,6 +128,16 @@ static bool give_duration(struct eval *e, struct cel_time t, struct cel_value *o
     return timetext_is_duration(t) || eval_fail(e, "duration out of range");
 }
 
+/* The distance of two timestamps has to fit into 64 bits of nanoseconds, as it does for every other CEL: about 292 years. */
+static bool subtract_times(struct eval *e, const struct cel_value *a, struct cel_value *out)
+{
+    struct cel_time t = timetext_subtract(a[0].time, a[1].time);
+    *out = (struct cel_value){.kind = CEL_DURATION, .time = t};
+    int64_t nanos;
+    bool fits = !__builtin_mul_overflow(t.seconds, (int64_t)1000000000, &nanos) && !__builtin_add_overflow(nanos, (int64_t)t.nanos, &nanos);
+    return fits || eval_fail(e, "duration out of range");
+}
+
 static bool add_time(struct eval *e, const struct cel_value *a, struct cel_value *out) { return give_timestamp(e, timetext_add(a[0].time, a[1].time), out); }
 static bool add_duration(struct eval *e, const struct cel_value *a, struct cel_value *out) { return give_duration(e, timetext_add(a[0].time, a[1].time), out); }
 static bool subtract_time(struct eval *e, const struct cel_value *a, struct cel_value *out) { return give_timestamp(e, timetext_subtract(a[0].time, a[1].time), out); }
@@ -155,7 +165,7 @@ static const struct overload rows[] = {
     {"_-_", "uint, uint", "uint", subtract_uint, 0},
     {"_-_", "double, double", "double", subtract_double, 0},
     {"_-_", "timestamp, duration", "timestamp", subtract_time, 0},
-    {"_-_", "timestamp, timestamp", "duration", subtract_duration, 0},
+    {"_-_", "timestamp, timestamp", "duration", subtract_times, 0},
     {"_-_", "duration, duration", "duration", subtract_duration, 0},
     {"_*_", "int, int", "int", multiply_int, 0},
     {"_*_", "uint, uint", "uint", multiply_uint, 0},

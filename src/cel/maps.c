@@ -16,29 +16,43 @@ static size_t index_slots(size_t count)
     return slots;
 }
 
-/* Equal keys have equal hashes: a number that an int can hold is hashed as that int. */
-static uint64_t hash_of(const struct cel_value *key)
+/* One form for all keys that are the same: a number that an int can hold is that int, else one that a uint can hold is that. A double that neither can is
+ * the key of nothing. */
+static struct cel_value normal(const struct cel_value *key)
 {
-    if (key->kind == CEL_STRING) return keyhash(key->text, 0);
-    int64_t n = key->kind == CEL_BOOL ? key->boolean : key->integer;
-    if (key->kind == CEL_DOUBLE) {
-        if (key->real >= -0x1p63 && key->real < 0x1p63) n = (int64_t)key->real;
-        else if (key->real >= 0 && key->real < 0x1p64) n = (int64_t)(uint64_t)key->real;
-    }
-    return (uint64_t)n * 0x9e3779b97f4a7c15ull >> 16;
+    if (key->kind == CEL_UINT && key->natural <= INT64_MAX) return value_int((int64_t)key->natural);
+    if (key->kind != CEL_DOUBLE || key->real != floor(key->real)) return *key;
+    if (key->real >= -0x1p63 && key->real < 0x1p63) return value_int((int64_t)key->real);
+    return key->real >= 0 && key->real < 0x1p64 ? value_uint((uint64_t)key->real) : *key;
 }
 
-static bool same_key(const struct cel_value *a, const struct cel_value *b)
+/* Both are normal. */
+static bool same_normal(const struct cel_value *a, const struct cel_value *b)
 {
-    if (a->kind == CEL_STRING) return b->kind == CEL_STRING && slice_eq(a->text, b->text);
-    return cel_value_equal(a, b);
+    if (a->kind != b->kind) return false;
+    if (a->kind == CEL_STRING) return slice_eq(a->text, b->text);
+    return a->kind == CEL_BOOL ? a->boolean == b->boolean : a->kind != CEL_DOUBLE && a->natural == b->natural;
+}
+
+static bool same_key(const struct cel_value *a, const struct cel_value *normal_key)
+{
+    struct cel_value n = normal(a);
+    return same_normal(&n, normal_key);
+}
+
+static uint64_t hash_of(const struct cel_value *normal_key)
+{
+    if (normal_key->kind == CEL_STRING) return keyhash(normal_key->text, 0);
+    uint64_t n = normal_key->kind == CEL_BOOL ? normal_key->boolean : normal_key->natural;
+    return n * 0x9e3779b97f4a7c15ull >> 16;
 }
 
 /* The slot of a key in the index: of its entry, or the free one where that would be. */
 static size_t find_slot(const struct cel_entry *entries, const uint32_t *index, size_t slots, const struct cel_value *key)
 {
-    size_t i = hash_of(key) & (slots - 1);
-    while (index[i] && !same_key(&entries[index[i] - 1].key, key)) i = (i + 1) & (slots - 1);
+    struct cel_value n = normal(key);
+    size_t i = hash_of(&n) & (slots - 1);
+    while (index[i] && !same_key(&entries[index[i] - 1].key, &n)) i = (i + 1) & (slots - 1);
     return i;
 }
 
@@ -49,8 +63,9 @@ const struct cel_value *maps_find(const struct cel_value *map, const struct cel_
         size_t slot = find_slot(map->map.entries, map->map.index, index_slots(map->map.count), key);
         return map->map.index[slot] ? &map->map.entries[map->map.index[slot] - 1].value : NULL;
     }
+    struct cel_value n = normal(key);
     for (size_t i = 0; i < map->map.count; i++) {
-        if (same_key(&map->map.entries[i].key, key)) return &map->map.entries[i].value;
+        if (same_key(&map->map.entries[i].key, &n)) return &map->map.entries[i].value;
     }
     return NULL;
 }

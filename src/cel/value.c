@@ -24,26 +24,8 @@ static enum value_order reversed(enum value_order o) { return o == VALUE_LESS ? 
 
 static enum value_order compare_doubles(double a, double b) { return a < b ? VALUE_LESS : a > b ? VALUE_GREATER : a == b ? VALUE_EQUAL : VALUE_UNORDERED; }
 
-/* Exactly, where a conversion would round: 9007199254740993 is more than 9007199254740992.0. */
-static enum value_order compare_int_double(int64_t i, double d)
-{
-    if (isnan(d)) return VALUE_UNORDERED;
-    if (d >= 0x1p63) return VALUE_LESS;
-    if (d < -0x1p63) return VALUE_GREATER;
-    int64_t whole = (int64_t)d;
-    if (i != whole) return i < whole ? VALUE_LESS : VALUE_GREATER;
-    return compare_doubles(0, d - (double)whole);
-}
-
-static enum value_order compare_uint_double(uint64_t u, double d)
-{
-    if (isnan(d)) return VALUE_UNORDERED;
-    if (d >= 0x1p64) return VALUE_LESS;
-    if (d < 0) return VALUE_GREATER;
-    uint64_t whole = (uint64_t)d;
-    if (u != whole) return u < whole ? VALUE_LESS : VALUE_GREATER;
-    return compare_doubles(0, d - (double)whole);
-}
+/* An int or uint is compared to a double as one, so 9223372036854775807 is not less than 9223372036854775808.0: all implementations of CEL do so. */
+static double as_double(const struct cel_value *v) { return v->kind == CEL_INT ? (double)v->integer : v->kind == CEL_UINT ? (double)v->natural : v->real; }
 
 static enum value_order compare_int_uint(int64_t i, uint64_t u)
 {
@@ -53,17 +35,10 @@ static enum value_order compare_int_uint(int64_t i, uint64_t u)
 
 static enum value_order compare_numbers(const struct cel_value *a, const struct cel_value *b)
 {
-    switch (a->kind) {
-    case CEL_INT:
-        if (b->kind == CEL_INT) return order_of((a->integer > b->integer) - (a->integer < b->integer));
-        return b->kind == CEL_UINT ? compare_int_uint(a->integer, b->natural) : compare_int_double(a->integer, b->real);
-    case CEL_UINT:
-        if (b->kind == CEL_UINT) return order_of((a->natural > b->natural) - (a->natural < b->natural));
-        return b->kind == CEL_INT ? reversed(compare_int_uint(b->integer, a->natural)) : compare_uint_double(a->natural, b->real);
-    default:
-        if (b->kind == CEL_DOUBLE) return compare_doubles(a->real, b->real);
-        return b->kind == CEL_INT ? reversed(compare_int_double(b->integer, a->real)) : reversed(compare_uint_double(b->natural, a->real));
-    }
+    if (a->kind == CEL_DOUBLE || b->kind == CEL_DOUBLE) return compare_doubles(as_double(a), as_double(b));
+    if (a->kind == CEL_INT && b->kind == CEL_INT) return order_of((a->integer > b->integer) - (a->integer < b->integer));
+    if (a->kind == CEL_UINT && b->kind == CEL_UINT) return order_of((a->natural > b->natural) - (a->natural < b->natural));
+    return a->kind == CEL_INT ? compare_int_uint(a->integer, b->natural) : reversed(compare_int_uint(b->integer, a->natural));
 }
 
 enum value_order value_compare(const struct cel_value *a, const struct cel_value *b)
