@@ -1,4 +1,4 @@
-// Turns the conformance tests of CEL, data of the package @bufbuild/cel-spec, into the lines that cel_conformance.c reads.
+// Turns the conformance tests of CEL, data of the package @bufbuild/cel-spec, into the lines that tests/tools/cel_conformance.c reads.
 // Usage: node cel-conformance.js OUT [SUITE...]   (without suites: the core)
 //
 //   test basic/variables/name      a test begins; an empty line ends it

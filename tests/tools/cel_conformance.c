@@ -1,4 +1,4 @@
-/* Runs the conformance tests of CEL from the file that cel-conformance.js writes, whose lines it explains.
+/* Runs the conformance tests of CEL from the file that tests/interop/cel-conformance.js writes, whose lines it explains.
  *     cel_conformance FILE      ends with "N of M tests pass, ..."; exit code 0 if all do and there are some */
 #include <errno.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "cel/cel.h"
 
-enum { VARIABLES_MAX = 16, LINE_MAX_BYTES = 1 << 20 };
+enum { VARIABLES_MAX = 16 };
 
 struct test {
     char name[256];
@@ -111,7 +111,7 @@ static bool same(const struct cel_value *a, const struct cel_value *b)
 
 /* ---- one test */
 
-static bool run_unlimited(const struct test *t, const struct cel_program *p, struct buf *why)
+static bool evaluate(const struct test *t, const struct cel_program *p, struct buf *why)
 {
     struct scratch s;
     struct cel_value result;
@@ -148,7 +148,7 @@ static void run(const struct test *t, struct tally *tally)
     struct cel_program *p = compile(t, t->flags, &error);
     bool ok = p, runs = t->has_value || t->wants_error;
     if (!p) buf_printf(&why, "%u:%u: %s", error.line, error.column, error.message);
-    else if (runs) ok = run_unlimited(t, p, &why);
+    else if (runs) ok = evaluate(t, p, &why);
     cel_program_free(p);
 
     p = compile(t, t->flags & ~(unsigned)CEL_UNCHECKED, &error);
