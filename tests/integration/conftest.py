@@ -18,7 +18,7 @@ import redis
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SHERD = os.environ.get("SHERD_BIN") or os.path.join(ROOT, "build", "sherd")
-START_SECONDS = 20  # sanitizer builds on a busy machine
+START_SECONDS = 60  # sanitizer builds on a busy machine
 
 
 def clean_env():
