@@ -53,6 +53,7 @@ struct exec {
         uint32_t first, count, step; /* the keys to wait for, as argument indexes */
     } block;
     uint64_t ops;              /* applied by this command */
+    bool writes;               /* a write command ran, with effect or without */
 };
 
 /* ---- the keyspace */

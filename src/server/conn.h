@@ -37,6 +37,7 @@ struct multi {
     struct slice *args;
     uint32_t n, cap, n_args, cap_args;
     bool broken;        /* a command was refused: EXEC aborts */
+    bool writes;        /* one of them may not run while the log takes nothing */
     bool needs_memory;  /* one of them may not run above maxmemory */
     bool out_of_memory; /* and that is where we are: EXEC aborts */
 };

@@ -55,6 +55,17 @@ uint64_t datadir_random_seed(void)
 
 /* ---- the directory and its lock */
 
+/* A folder that was just made is there after a power loss only if its name is durable. */
+static int sync_parent(const char *path)
+{
+    char parent[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    size_t n = slash && slash > path ? (size_t)(slash - path) : 1;
+    memcpy(parent, slash ? path : ".", n);
+    parent[n] = '\0';
+    return file_disk.sync_dir(file_disk.ctx, parent);
+}
+
 static int make_folders(const char *path, struct buf *error)
 {
     char part[PATH_MAX];
@@ -64,7 +75,8 @@ static int make_folders(const char *path, struct buf *error)
         if (i < n && path[i] != '/') continue;
         memcpy(part, path, i);
         part[i] = '\0';
-        if (mkdir(part, 0700) != 0 && errno != EEXIST) return refuse(error, path, "cannot be created: %s: %s", part, strerror(errno));
+        int rc = mkdir(part, 0700) == 0 ? sync_parent(part) : errno == EEXIST ? 0 : -errno;
+        if (rc) return refuse(error, path, "cannot be created: %s: %s", part, strerror(-rc));
     }
     struct stat st;
     if (stat(path, &st) != 0) return refuse(error, path, "cannot be opened: %s", strerror(errno));

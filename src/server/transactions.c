@@ -20,6 +20,7 @@ void transactions_queue(struct conn *c, const struct command *cmd, const struct 
     size_t bytes = 0;
     for (uint32_t i = 0; i < argc; i++) bytes += argv[i].n;
     char *p = mem_alloc(bytes + 1);
+    m->writes |= (cmd->flags & CMD_WRITE) != 0;
     m->needs_memory |= (cmd->flags & CMD_DENYOOM) != 0;
     m->commands[m->n++] = (struct multi_command){.cmd = cmd, .bytes = p, .first_arg = m->n_args, .argc = argc};
     for (uint32_t i = 0; i < argc; i++) {
@@ -158,6 +159,12 @@ static void run_queued(struct worker *w, struct conn *c)
     }
 }
 
+/* The log may have failed since the commands were queued. */
+static int log_error(const struct conn *c)
+{
+    return c->multi.writes ? atomic_load_explicit(&c->front->server->write_error, memory_order_relaxed) : 0;
+}
+
 static void exec_command(struct exec *x)
 {
     struct worker *w = engine_worker_of(x);
@@ -171,6 +178,9 @@ static void exec_command(struct exec *x)
         reply_error(&x->out, "EXECABORT Transaction discarded because of previous errors.");
     } else if (c->multi.out_of_memory) {
         reply_error(&x->out, "EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'.");
+    } else if (log_error(c)) {
+        reply_errorf(&x->out, "EXECABORT Transaction discarded because of: MISCONF Errors writing to the log: %s. Writes are refused, reads go on.",
+                     strerror(-log_error(c)));
     } else if (watch_dirty(x, &c->watches)) {
         reply_null_array(&x->out);
     } else {

@@ -232,7 +232,7 @@ int journal_stop(struct journal *j)
     pthread_cond_signal(&j->cond);
     pthread_mutex_unlock(&j->lock);
     if (j->running) pthread_join(j->thread, NULL);
-    int rc = j->closed ? wal_write(j->wal) : 0; /* closed, but the thread had seen the stop first */
+    int rc = wal_broken(j->wal) ? -EIO : j->closed ? wal_write(j->wal) : 0; /* closed, but the thread had seen the stop first */
     if (rc == 0 && wal_cut(j->wal)) rc = wal_write(j->wal);
     if (rc == 0) rc = wal_sync(j->wal);
     return rc;

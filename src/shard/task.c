@@ -225,6 +225,7 @@ static struct exec *set_up(struct worker *w, struct task *t, const struct reques
     x->retry = t->waiter != NULL;
     x->block.wanted = false;
     x->ops = 0;
+    x->writes = r->cmd->flags & CMD_WRITE;
     return x;
 }
 
@@ -241,6 +242,7 @@ void task_run_command(struct worker *w, const struct task *t, const struct comma
     x->in_multi = true;
     x->retry = false;
     x->block.wanted = false;
+    x->writes |= (cmd->flags & CMD_WRITE) != 0;
     call(w, t, x);
 }
 
@@ -251,7 +253,7 @@ static void note_epoch(const struct worker *w, struct task *t, const struct exec
     const struct wal *log = w->engine->wal;
     if (!log) return;
     if (x->ops) t->epoch = wal_open_epoch(log);
-    else if ((x->cmd->flags & CMD_WRITE || x->in_multi) && !x->block.wanted) t->epoch = wal_last_epoch(log);
+    else if (x->writes && !x->block.wanted) t->epoch = wal_last_epoch(log);
 }
 
 /* Runs the request at pos, all its tokens held. False: it blocked, and the task ends here. */

@@ -12,13 +12,19 @@ FAULT = struct.Struct("<QQQiI32s")
 FOREVER = 2**63
 
 
+def build_library(folder):
+    """Gives its path."""
+    library = os.path.join(folder, "preload.so")
+    source = os.path.join(ROOT, "tests", "fault", "preload.c")
+    subprocess.run(["cc", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True, timeout=60)
+    return library
+
+
 class Faults:
     """Calls are counted from 1 by kind; those from `first` to `last` fail."""
 
-    def __init__(self, folder, data):
-        self.library = os.path.join(folder, "preload.so")
-        source = os.path.join(ROOT, "tests", "fault", "preload.c")
-        subprocess.run(["cc", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", self.library, source, "-ldl"], check=True, timeout=60)
+    def __init__(self, folder, data, library):
+        self.library = library
         self.path = os.path.join(folder, "faults")
         self.data = str(data)
         with open(self.path, "wb") as f:

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from conftest import SHERD, clean_env
+from faults import build_library
 
 
 @pytest.fixture
@@ -161,3 +162,41 @@ def test_expired_and_evicted_keys_do_not_come_back(make_server, data):
     with make_server(data=data).client() as c:
         assert c.dbsize() == n
         assert c.get("gone") is None
+
+
+def test_a_key_that_expires_while_the_server_is_down_is_gone_whatever_was_written_to_it(make_server, data):
+    """Replay comes later than the writes did: an op for a key that has expired since must not make a new one of it."""
+    s = make_server(data=data, workers=2, args=["--appendfsync", "always"])
+    with s.client() as c:
+        for key, write in (("list", lambda: c.rpush("list", "b")), ("hash", lambda: c.hset("hash", "b", "2")), ("set", lambda: c.sadd("set", "b")), ("zset", lambda: c.zadd("zset", {"b": 2})),
+                           ("string", lambda: c.append("string", "b")), ("bits", lambda: c.setbit("bits", 9, 1))):
+            write()
+            c.pexpire(key, 700)
+            write()
+        c.set("renamed:from", "v", px=700)
+        c.rename("renamed:from", "renamed")
+        c.set("kept", "v", px=700)
+        c.set("kept", "w", keepttl=True)
+        c.set("stays", "v")
+        assert c.dbsize() == 9
+        s.kill()
+    time.sleep(0.8)
+    for workers in (2, 3):
+        s = make_server(data=data, workers=workers)
+        with s.client() as c:
+            assert [k for k in c.keys() if c.exists(k)] == ["stays"]
+        s.kill()
+
+
+def test_a_new_data_directory_is_durable_up_to_the_folders_that_were_there(make_server, tmp_path, monkeypatch):
+    """The name of each folder that was made is synced in the one above it."""
+    ledger = tmp_path / "ledger"
+    ledger.mkdir()
+    with monkeypatch.context() as m:
+        for name, value in (("LD_PRELOAD", build_library(str(tmp_path))), ("FAULT_DIR", str(tmp_path)), ("FAULT_LEDGER", str(ledger))):
+            m.setenv(name, value)
+        s = make_server(data=tmp_path / "a" / "b", workers=1)
+    s.kill()
+    synced = [line.split(" ", 2) for line in (ledger / "ledger").read_text().splitlines() if line.startswith("D ")]
+    for above, name in ((tmp_path, "a"), (tmp_path / "a", "b"), (tmp_path / "a" / "b", "layout-1"), (tmp_path / "a" / "b" / "layout-1", "shard-0")):
+        assert any(path == str(above) and f":{name}/" in names for _, path, names in synced), f"{above}/{name} is not durable"
