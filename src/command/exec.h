@@ -22,13 +22,15 @@ struct exec_host {
     void *ctx;
 };
 
+enum { EXEC_NO_SHARD = UINT16_MAX };
+
 struct exec {
     const struct command *cmd;
     const struct exec_subcommand *sub; /* of cmd->subs, once exec_subcommand has chosen it; else NULL */
     const struct slice *argv;
     uint32_t argc;
     uint16_t db;
-    uint16_t shard;            /* CLASS_EACH, CLASS_CURSOR: the shard whose token is held */
+    uint16_t shard;            /* CLASS_EACH, CLASS_CURSOR: the shard whose token is held; EXEC_NO_SHARD: it runs without one, because none can be had while the server loads */
     struct reply out;
     const struct route *route; /* keeps */
     struct store *const *stores; /* [route->shards]; only those whose token is held may be touched */

@@ -1,7 +1,7 @@
 /* The files of a dump set while they are written: one dump per shard, all of the same cut.
  *
  * Everything goes into unfinished.dump of each shard first. dumpset_finish ends the files, makes them durable and only then gives them their names, the epoch of the cut; so a
- * name promises a whole file, and a set counts when every shard has it. Whatever happens before leaves the older sets as they were. One thread. */
+ * name promises a whole file, and a set counts when every shard has it. Whatever happens before leaves the older sets as they were. One thread, except where it is said. */
 #pragma once
 #include <stdint.h>
 
@@ -28,7 +28,7 @@ int dumpset_new(struct dumpset **out, const struct file_ops *files, const char *
 void dumpset_free(struct dumpset *d);
 
 void dumpset_begin(struct dumpset *d, const struct dumpset_header *h, enum compress_profile profile, size_t min_size);
-/* Whole entries as dumpfile_add_entry makes them. Gives 0 or -errno; after an error only dumpset_free makes sense. */
+/* Whole entries as dumpfile_add_entry makes them; different shards may be written by different threads. Gives 0 or -errno; after an error only dumpset_free makes sense. */
 int dumpset_write(struct dumpset *d, uint32_t shard, struct slice raw, uint64_t entries);
 int dumpset_finish(struct dumpset *d);
 

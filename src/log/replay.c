@@ -84,8 +84,8 @@ struct replay {
     uint64_t bad, missing;
     char note[256];
     struct log *logs;
-    const atomic_bool *stop; /* may be NULL */
-    _Atomic uint64_t done;   /* bytes */
+    const atomic_bool *stop; /* may be NULL, as the next */
+    _Atomic uint64_t *done;
 };
 
 /* --- reading files --- */
@@ -381,7 +381,11 @@ struct replay *replay_open(const struct file_ops *files, const char *dir, uint32
     return NULL;
 }
 
-void replay_stop_on(struct replay *r, const atomic_bool *stop) { r->stop = stop; }
+void replay_watch(struct replay *r, const atomic_bool *stop, _Atomic uint64_t *done)
+{
+    r->stop = stop;
+    r->done = done;
+}
 
 void replay_free(struct replay *r)
 {
@@ -397,7 +401,6 @@ void replay_free(struct replay *r)
 
 bool replay_is_damaged(const struct replay *r) { return r->bad > 0; }
 uint64_t replay_missing(const struct replay *r) { return r->missing; }
-uint64_t replay_bytes_done(const struct replay *r) { return atomic_load_explicit(&r->done, memory_order_relaxed); }
 
 uint64_t replay_bytes(const struct replay *r)
 {
@@ -483,7 +486,7 @@ static int hand_out_region(struct hand_out *h, struct slice file, size_t from, c
     int rc = own > from && h->last_end >= h->r->after ? hand_out(h, file, from, own) : 0;
     if (rc == 0) rc = hand_out(h, file, own, end->at);
     log->result.bytes += end->at + end->bytes - from;
-    atomic_fetch_add_explicit(&h->r->done, end->at + end->bytes - from, memory_order_relaxed);
+    if (h->r->done) atomic_fetch_add_explicit(h->r->done, end->at + end->bytes - from, memory_order_relaxed);
     return rc == 0 && is_stopped(h->r) ? -ECANCELED : rc;
 }
 
@@ -638,10 +641,8 @@ static int finish_files(const struct replay *r, struct buf *error)
     return rc;
 }
 
-int replay_finish(struct replay *r, struct wal_replay *result, struct buf *error)
+void replay_result(const struct replay *r, struct wal_replay *result)
 {
-    int rc = finish_files(r, error);
-    if (rc) return rc;
     *result = (struct wal_replay){.last = r->last, .bad_records = r->bad, .epochs = r->last - r->after};
     memcpy(result->note, r->note, sizeof r->note);
     for (uint32_t i = 0; i < r->shards; i++) {
@@ -656,5 +657,11 @@ int replay_finish(struct replay *r, struct wal_replay *result, struct buf *error
     if (!result->note[0] && result->torn_bytes)
         snprintf(result->note, sizeof result->note, "%.100s: %" PRIu64 " bytes behind epoch %" PRIu64 " were not complete and are cut off", r->dir,
                  result->torn_bytes, r->last);
-    return 0;
+}
+
+int replay_finish(struct replay *r, struct wal_replay *result, struct buf *error)
+{
+    int rc = finish_files(r, error);
+    if (rc == 0) replay_result(r, result);
+    return rc;
 }

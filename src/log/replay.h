@@ -13,8 +13,8 @@ struct replay;
 /* Borrows dir, keeps files. after: the caller has the epochs up to this one, from a dump. */
 struct replay *replay_new(const struct file_ops *files, const char *dir, uint32_t shards, wal_epoch after, bool strict);
 void replay_free(struct replay *r);
-/* Keeps stop, which any thread may set: surveys and hand-outs end soon after with -ECANCELED. */
-void replay_stop_on(struct replay *r, const atomic_bool *stop);
+/* Keeps both. When stop becomes true, surveys and hand-outs end soon after with -ECANCELED; done grows by the bytes that were handed out. */
+void replay_watch(struct replay *r, const atomic_bool *stop, _Atomic uint64_t *done);
 
 /* 0, or -errno and a reason: a file that cannot be read or is not of this log. */
 int replay_survey(struct replay *r, uint32_t shard, struct buf *error);
@@ -33,10 +33,12 @@ uint64_t replay_missing(const struct replay *r);
 /* Tells every place that is damaged, in order of files. */
 void replay_each_damage(const struct replay *r, void (*each)(void *ctx, const char *path, uint64_t at, uint64_t records, const char *what), void *ctx);
 
-uint64_t replay_bytes(const struct replay *r);      /* in all files */
-uint64_t replay_bytes_done(const struct replay *r); /* of these, handed out so far; any thread */
+uint64_t replay_bytes(const struct replay *r); /* in all files */
 
 int replay_shard(struct replay *r, uint32_t shard, void (*apply)(void *ctx, uint32_t shard, const struct op *op), void *ctx, struct buf *error);
+
+/* What was handed out, after all shards were. */
+void replay_result(const struct replay *r, struct wal_replay *result);
 
 /* Keeps damaged files aside as NAME.corrupt, truncates what does not count, syncs, and gives the sum. */
 int replay_finish(struct replay *r, struct wal_replay *result, struct buf *error);

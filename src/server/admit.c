@@ -28,12 +28,19 @@ static int write_error(const struct conn *c, const struct command *cmd)
     return unlikely(error) && cmd->flags & CMD_WRITE ? error : 0;
 }
 
+/* The loader has the shards: only what needs none of them can run. INFO, which looks at each, then tells what it knows without. */
+static bool must_wait_for_loading(const struct conn *c, const struct request *r)
+{
+    if (likely(!atomic_load_explicit(&c->front->server->loading, memory_order_acquire))) return false;
+    return !(r->cmd->flags & CMD_LOADING) || r->kind == REQUEST_ONE || (r->kind == REQUEST_MANY && r->n_shards > 0);
+}
+
 /* The common case: nothing to look at but the request itself. */
 static inline bool plain(const struct conn *c, const struct request *r)
 {
     return !r->flaw && c->authenticated && !c->in_multi && c->reply_mode == REPLY_ON && !c->subs &&
            r->cmd->class != CLASS_LOCAL && !needs_memory(c, r->cmd) && !write_error(c, r->cmd) &&
-           likely(!pause_active(c->front->server));
+           likely(!pause_active(c->front->server)) && likely(!atomic_load_explicit(&c->front->server->loading, memory_order_relaxed));
 }
 
 static const struct slice *argv_of(const struct conn *c, const struct request *r) { return c->batch->task.args + r->first_arg; }
@@ -68,6 +75,7 @@ static bool refuse(struct conn *c, const struct request *r, struct reply *out)
     else if (r->flaw == ADMIT_FLAW_ARITY) reply_errorf(out, "ERR wrong number of arguments for '%s' command", r->cmd->name);
     else if (!c->authenticated && !(r->cmd->flags & CMD_NO_AUTH)) reply_error(out, "NOAUTH Authentication required.");
     else if (c->in_multi && r->cmd->flags & CMD_NO_MULTI) reply_error(out, "ERR Command not allowed inside a transaction");
+    else if (must_wait_for_loading(c, r)) reply_error(out, "LOADING Sherd is loading the dataset in memory");
     else if (needs_memory(c, r->cmd) && !evictor_make_room(&c->front->worker, c->front->server))
         reply_error(out, "OOM command not allowed when used memory > 'maxmemory'.");
     else if (write_error(c, r->cmd))
@@ -97,5 +105,6 @@ enum admit_result admit_request(struct conn *c, struct request *r, bool first)
         return ADMIT_ANSWERED;
     }
     if (c->in_multi) transactions_route(c, r);
+    if (r->kind == REQUEST_EACH && atomic_load(&c->front->server->loading)) r->kind = REQUEST_MANY; /* of no shard */
     return ADMIT_RUN_ALONE;
 }

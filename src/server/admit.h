@@ -1,5 +1,5 @@
 /* May this request run now? Everything that stands between a parsed request and its shards: authentication, transactions, subscriber mode,
- * memory, pauses. */
+ * loading, memory, pauses. */
 #pragma once
 #include "server/conn.h"
 

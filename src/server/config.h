@@ -20,6 +20,7 @@ typedef _Atomic int64_t config_num;
 
 /* Places in the lists of words of options.c; those of maxmemory-policy are enum evict_policy. */
 enum config_debug { CONFIG_DEBUG_NO, CONFIG_DEBUG_YES, CONFIG_DEBUG_LOCAL };
+enum config_recovery { CONFIG_RECOVERY_LENIENT, CONFIG_RECOVERY_STRICT };
 enum config_io { CONFIG_IO_AUTO, CONFIG_IO_EPOLL, CONFIG_IO_URING };
 enum config_client { CONFIG_CLIENT_NORMAL, CONFIG_CLIENT_REPLICA, CONFIG_CLIENT_PUBSUB, CONFIG_CLIENT_CLASSES };
 
@@ -40,6 +41,7 @@ struct config {
 
     /* Durability. */
     config_num sync_policy; /* enum journal_policy */
+    config_num recovery; /* enum config_recovery */
     config_num max_wal_size, snapshot_interval_s /* 0: never */, dumps_kept;
     config_num compression_profile /* enum compress_profile */, compression_min_size;
 

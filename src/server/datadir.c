@@ -232,6 +232,21 @@ int datadir_make_layout(const struct datadir *d, uint32_t layout, struct buf *er
     return rc ? -1 : 0;
 }
 
+void datadir_keep_layout_aside(const struct datadir *d, uint32_t layout)
+{
+    char *path = datadir_layout_path(d, layout);
+    char aside[PATH_MAX + 16];
+    snprintf(aside, sizeof aside, "%s.corrupt", path);
+    if (rename(path, aside) == 0) file_disk.sync_dir(file_disk.ctx, d->path);
+    mem_free(path);
+}
+
+static bool is_kept_aside(const char *name)
+{
+    size_t n = strlen(name), suffix = strlen(".corrupt");
+    return n > suffix && strcmp(name + n - suffix, ".corrupt") == 0;
+}
+
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at) { return remove(path); }
 
 void datadir_remove_other_layouts(const struct datadir *d)
@@ -241,7 +256,7 @@ void datadir_remove_other_layouts(const struct datadir *d)
     char keep[32], path[PATH_MAX];
     snprintf(keep, sizeof keep, "layout-%" PRIu32, d->layout);
     for (struct dirent *e; (e = readdir(dir));) {
-        if (strncmp(e->d_name, "layout-", 7) != 0 || strcmp(e->d_name, keep) == 0) continue;
+        if (strncmp(e->d_name, "layout-", 7) != 0 || strcmp(e->d_name, keep) == 0 || is_kept_aside(e->d_name)) continue;
         path_in(d, e->d_name, path);
         nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     }

@@ -29,7 +29,8 @@ void datadir_close(struct datadir *d);
 int datadir_set_layout(struct datadir *d, uint32_t layout, uint32_t shards, struct buf *error);
 char *datadir_layout_path(const struct datadir *d, uint32_t layout); /* gives DIR/layout-N; mem_free */
 int datadir_make_layout(const struct datadir *d, uint32_t layout, struct buf *error); /* the folder, if it is not there */
-void datadir_remove_other_layouts(const struct datadir *d);
+void datadir_keep_layout_aside(const struct datadir *d, uint32_t layout);             /* under the name layout-N.corrupt */
+void datadir_remove_other_layouts(const struct datadir *d);                           /* but not what was kept aside */
 
 /* A seed that nobody can guess, for a server without a data directory too. */
 uint64_t datadir_random_seed(void);

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "server/evictor.h"
 #include "server/pause.h"
+#include "server/recover.h"
 #include "server/sampler.h"
 #include "server/subscribe.h"
 #include "shard/journal.h"
@@ -223,8 +224,9 @@ static void check_pause(struct front *f)
 static void upkeep(struct front *f)
 {
     struct engine *e = f->worker.engine;
-    bool expire = atomic_load(&f->server->active_expire) && !pause_active(f->server);
     f->more_upkeep = false;
+    if (atomic_load(&f->server->loading)) return;
+    bool expire = atomic_load(&f->server->active_expire) && !pause_active(f->server);
     for (uint32_t i = f->worker.id; i < e->route.shards; i += e->n_workers) {
         struct shard *s = &e->shards[i];
         if (!engine_try(s)) {
@@ -273,7 +275,9 @@ static void cron(struct front *f)
     check_conns(f);
     loop_listen_again(f->loop);
     check_pause(f);
-    if (f->worker.id == 0) sampler_tick(f->server, now);
+    if (f->worker.id != 0) return;
+    sampler_tick(f->server, now);
+    recover_tick(f->server, now);
 }
 
 /* ---- the loop's events */

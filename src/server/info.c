@@ -14,6 +14,7 @@
 #include "server/conn.h"
 #include "server/families.h"
 #include "server/front.h"
+#include "server/recover.h"
 #include "server/sampler.h"
 #include "server/stats.h"
 #include "server/subscribe.h"
@@ -183,12 +184,28 @@ static void add_log(struct report *r)
     add_text(r, "log_status", journal_broken(s->journal) ? "broken" : journal_error(s->journal) ? "failing" : "ok");
 }
 
+static void add_loading(struct report *r)
+{
+    bool loading = atomic_load(&r->s->loading);
+    buf_printf(r->out, "loading:%d\r\nasync_loading:0\r\n", loading);
+    add_num(r, "wal_replay_errors", atomic_load(&r->s->replay_errors));
+    if (!loading) return;
+    struct recover_progress p;
+    recover_progress(r->s, &p);
+    double part = share(p.loaded_bytes, p.total_bytes), seconds = (double)(r->now_ms - p.start_ms) / 1000;
+    add_num(r, "loading_start_time", (uint64_t)p.start_ms / 1000);
+    add_num(r, "loading_total_bytes", p.total_bytes);
+    add_num(r, "loading_loaded_bytes", p.loaded_bytes);
+    buf_printf(r->out, "loading_loaded_perc:%.2f\r\n", part * 100);
+    buf_printf(r->out, "loading_eta_seconds:%.0f\r\n", part > 0 ? seconds / part - seconds : -1);
+}
+
 /* What is written goes to the log; there are no dumps in this version. */
 static void add_persistence(struct report *r)
 {
     uint64_t changes = 0;
     for (uint32_t i = 0; i < r->s->engine->route.shards; i++) changes += STAT_GET(r->s->engine->stores[i]->stats.changes);
-    buf_add_str(r->out, "loading:0\r\nasync_loading:0\r\n");
+    add_loading(r);
     add_num(r, "rdb_changes_since_last_save", changes);
     add_text(r, "rdb_bgsave_in_progress", "0");
     add_text(r, "aof_enabled", r->s->journal ? "1" : "0");
@@ -432,6 +449,10 @@ static void cmd_info(struct exec *x)
 {
     struct server *s = conn_of(x)->front->server;
     struct ttl_samples ttl = {0};
+    if (x->shard == EXEC_NO_SHARD) {
+        answer(x, s, &ttl);
+        return;
+    }
     if (x->carry->len) memcpy(&ttl, x->carry->p, sizeof ttl);
     visit(x, &s->engine->shards[x->shard], &ttl);
     x->carry->len = 0;

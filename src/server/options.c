@@ -30,6 +30,7 @@ static const char *const format_words[] = {"text", "logfmt", NULL};
 /* Each list has the same three twice: both names of the option understand both languages, and answer in their own. */
 static const char *const fsync_words[] = {"always", "everysec", "no", "EveryWrite", "EverySecond", "OsManaged", NULL};
 static const char *const sync_words[] = {"EveryWrite", "EverySecond", "OsManaged", "always", "everysec", "no", NULL};
+static const char *const recovery_words[] = {"lenient", "strict", NULL};
 static const char *const profile_words[] = {"none", "fast", "balanced", "high", NULL};
 static const char *const only_no[] = {"no", NULL};
 static const char *const diskless_words[] = {"disabled", "on-empty-db", "swapdb", NULL};
@@ -59,6 +60,8 @@ const struct option options[] = {
      .help = "The same in Redis's words: pairs of seconds and changes, of which the one with the fewest changes counts; empty: 0."},
     {"dumps-kept", IN("storage", "dumps_kept"), INT(1, 1000), LIVE, AT(dumps_kept), .fallback = "1",
      .help = "Dumps to keep, each with the log after it."},
+    {"recovery", IN("storage", "recovery"), ENUM(recovery_words), AT(recovery), .fallback = "lenient",
+     .help = "A record of the log that is damaged, with others behind it: skip it with a warning, or refuse to start."},
     {"compression-profile", IN("compression", "profile"), ENUM(profile_words), LIVE, AT(compression_profile), .fallback = "balanced",
      .help = "How hard values on disk are compressed, with LZ4."},
     {"compression-min-size", IN("compression", "min_size"), BYTES(0, 1024 * MB), LIVE, AT(compression_min_size), .fallback = "128",

@@ -160,15 +160,18 @@ static sigset_t block_signals(void)
     return set;
 }
 
-static void wait_for_end(struct server *s, const sigset_t *set)
+/* False: it ends because the data could not be recovered. */
+static bool wait_for_end(struct server *s, const sigset_t *set)
 {
     int got = 0;
     while (sigwait(set, &got) != 0) {
     }
     slog(&s->log, SLOG_NOTICE, "stopping", "signal=%s", got == SIGINT ? "SIGINT" : "SIGTERM");
     atomic_store(&s->stopping, true);
+    bool recovered = !s->recovery || recover_join(s);
     for (uint32_t i = 0; i < s->engine->n_workers; i++) engine_send(s->engine, i, &s->fronts[i]->stop_mail);
     for (uint32_t i = 0; i < s->engine->n_workers; i++) front_join(s->fronts[i]);
+    return recovered;
 }
 
 /* ---- the log */
@@ -189,23 +192,25 @@ static void choose_files(struct server *s)
     s->files = s->file_uring ? file_uring_ops(s->file_uring) : &file_disk;
 }
 
-static bool open_log(struct server *s, struct datadir *d)
+/* On the recovery's thread, all tokens held. */
+static void loaded(struct server *s)
 {
-    if (!d) return true;
-    choose_files(s);
-    if (!recover(s, d)) return false;
-    s->journal = journal_new(s->engine, s->wal, (enum journal_policy)CONFIG_NUM(s->config, sync_policy), journal_told, s);
-    return true;
+    struct journal *j = journal_new(s->engine, s->wal, (enum journal_policy)CONFIG_NUM(s->config, sync_policy), journal_told, s);
+    s->journal = j;
+    journal_set_policy(j, (enum journal_policy)CONFIG_NUM(s->config, sync_policy)); /* it may have changed before there was a journal to tell */
+    journal_start(j);
+    atomic_store(&s->loading, false);
+    announce(s);
 }
 
 /* After the fronts have ended: everything that was acknowledged becomes durable. */
 static int close_log(struct server *s)
 {
-    if (!s->journal) return 0;
-    int rc = journal_stop(s->journal);
+    int rc = s->journal ? journal_stop(s->journal) : 0;
     if (rc < 0) slog(&s->log, SLOG_WARNING, "the last writes could not be made durable", "error=%s", strerror(-rc));
-    journal_free(s->journal);
-    wal_close(s->wal);
+    if (s->journal) journal_free(s->journal);
+    if (s->wal) wal_close(s->wal);
+    if (s->recovery) recover_free(s);
     if (s->file_uring) file_uring_close(s->file_uring);
     return rc < 0 ? 1 : 0;
 }
@@ -217,11 +222,16 @@ static int run(struct server *s, struct datadir *d)
     build(s, config_workers(s->config), d ? d->seed : datadir_random_seed());
     int code = 1;
     listen_make_room(s);
-    if (open_log(s, d) && listen_open(s) && start_fronts(s)) {
-        if (s->journal) journal_start(s->journal);
-        announce(s);
-        wait_for_end(s, &set);
+    if (d) {
+        choose_files(s);
+        recover_hold(s);
+    }
+    if (listen_open(s) && start_fronts(s)) {
+        if (d) recover_start(s, d, loaded);
+        else announce(s);
+        bool recovered = wait_for_end(s, &set);
         code = close_log(s);
+        if (!recovered) code = 1;
         slog(&s->log, SLOG_NOTICE, "stopped", "exit=%d", code);
         tear_down(s);
     } /* else threads may be running: the process ends anyway */

@@ -20,6 +20,7 @@ struct file_ops;
 struct file_uring;
 struct pager;
 struct error_counts;
+struct recovery;
 
 struct server {
     struct config *config;
@@ -30,8 +31,9 @@ struct server {
     struct front **fronts; /* [engine->n_workers] */
     const struct file_ops *files;  /* the disk, for the log */
     struct file_uring *file_uring; /* NULL: plain calls */
-    struct wal *wal;         /* NULL: ephemeral */
-    struct journal *journal; /* NULL: ephemeral */
+    _Atomic(struct wal *) wal;         /* NULL: ephemeral, or still loading */
+    _Atomic(struct journal *) journal; /* NULL: ephemeral, or still loading */
+    struct recovery *recovery;         /* server/recover.h; NULL: ephemeral */
     struct pubsub *pubsub;
     struct slowlog *slowlog;
     struct sampler *sampler;
@@ -48,6 +50,8 @@ struct server {
     _Atomic int64_t pause_all_until_ms; /* reads are held so long; only writes afterwards */
     atomic_bool active_expire;      /* DEBUG SET-ACTIVE-EXPIRE */
     atomic_bool stopping;
+    atomic_bool loading;            /* the loader has the shards' tokens */
+    _Atomic uint64_t replay_errors; /* records that were damaged or did not fit at the last start */
     atomic_int write_error;         /* of the log, a negative errno: writes are refused; 0: none */
     atomic_bool bytes_unknown;      /* maxmemory was just set: the shards' byte counts are of some time ago */
     _Atomic uint64_t peak_bytes;    /* highest used memory seen: server/sampler.h */

@@ -266,13 +266,13 @@ static void shards_command(struct exec *x)
 static void shard_command(struct exec *x) { reply_int(&x->out, route_shard(x->route, exec_hash(x, x->argv[1]))); }
 
 static const struct command rows[] = {
-    {.name = "stats.hotkeys", .fn = hotkeys_command, .arity = -1, .class = CLASS_EACH, .flags = CMD_READONLY | CMD_LOADING | CMD_STALE,
+    {.name = "stats.hotkeys", .fn = hotkeys_command, .arity = -1, .class = CLASS_EACH, .flags = CMD_READONLY | CMD_STALE,
      .group = "stats", .since = "7.2.0", .summary = "Returns the hottest keys of the last half hour with estimated hit counts.", .args = "[count]"},
     {.name = "stats.latency", .fn = latency_command, .arity = -1, .class = CLASS_LOCAL, .flags = CMD_LOADING | CMD_STALE,
      .group = "stats", .since = "7.2.0", .summary = "Returns calls, mean, p50, p99, p999 and maximum time of commands in microseconds.", .args = "[command [command ...]]"},
     {.name = "stats.memory", .fn = memory_command, .arity = -2, .class = CLASS_EACH, .flags = CMD_READONLY,
      .group = "stats", .since = "7.2.0", .summary = "Returns how many keys and bytes there are under each prefix; looks at every key.", .args = "prefix [prefix ...]"},
-    {.name = "stats.shards", .fn = shards_command, .arity = 1, .class = CLASS_EACH, .flags = CMD_READONLY | CMD_LOADING | CMD_STALE | CMD_FAST,
+    {.name = "stats.shards", .fn = shards_command, .arity = 1, .class = CLASS_EACH, .flags = CMD_READONLY | CMD_STALE | CMD_FAST,
      .group = "stats", .since = "7.2.0", .summary = "Returns what each shard holds and does.", .args = ""},
     {.name = "stats.shard", .fn = shard_command, .arity = 2, .class = CLASS_KEYED, .flags = CMD_READONLY | CMD_FAST, .first_key = 1, .last_key = 1, .key_step = 1,
      .group = "stats", .since = "7.2.0", .summary = "Returns the shard of a key.", .args = "key"},

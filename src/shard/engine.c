@@ -113,6 +113,12 @@ static void receive_token(struct worker *w, struct mail *m)
     engine_release(w, s);
 }
 
+void engine_send_token_home(struct engine *e, struct shard *s)
+{
+    s->handover = (struct mail){.to_worker = receive_token};
+    engine_send(e, s->home, &s->handover);
+}
+
 /* Runs the shard's mailbox. False: the token is no longer ours. */
 static bool drain(struct worker *w, struct shard *s)
 {
@@ -122,9 +128,8 @@ static bool drain(struct worker *w, struct shard *s)
         else if (likely(!atomic_load(&s->inbox)) || !(m = mailbox_take(&s->inbox))) return true;
         if (unlikely(round >= (s->home == w->id ? HOME_ROUNDS : HELPER_ROUNDS))) {
             s->backlog = m;
-            s->handover = (struct mail){.to_worker = receive_token};
             if (s->home != w->id) STAT_ADD(w->stats.handovers, 1);
-            engine_send(w->engine, s->home, &s->handover);
+            engine_send_token_home(w->engine, s);
             return false;
         }
         while (m) {

@@ -113,7 +113,7 @@ struct engine {
     struct exec_host host;
     struct engine_hooks hooks;
     uint64_t ticks_per_ms;
-    const struct wal *wal;       /* where the stores' ops go; NULL: there is no log */
+    const struct wal *_Atomic wal; /* where the stores' ops go; NULL: there is no log, or not yet */
     _Atomic uint64_t slow_ticks; /* UINT64_MAX: never */
     atomic_bool track_latency;
     atomic_bool count_bytes; /* publish each shard's bytes after every command: maxmemory is set */
@@ -133,6 +133,7 @@ static inline bool engine_try(struct shard *s)
     return !atomic_load(&s->token) && atomic_compare_exchange_strong(&s->token, &free_token, 1);
 }
 void engine_release(struct worker *w, struct shard *s);
+void engine_send_token_home(struct engine *e, struct shard *s); /* held by a thread that is no worker: the home worker gets it and releases it */
 void engine_release_rest(struct worker *w); /* what came free during a command that held no token itself */
 void engine_publish(struct shard *s); /* under the token: makes its byte count visible to all */
 void engine_publish_numbers(struct shard *s); /* under the token: and how many keys there are */

@@ -265,7 +265,7 @@ static bool run_request(struct worker *w, struct task *t, struct shard *s)
         return true;
     }
     struct exec *x = set_up(w, t, r);
-    if (s) x->shard = s->id;
+    x->shard = s ? s->id : EXEC_NO_SHARD;
     call(w, t, x);
     note_epoch(w, t, x);
     if (unlikely(x->block.wanted)) {

@@ -408,6 +408,14 @@ static struct db *new_db(struct store *s, uint16_t id)
     return db;
 }
 
+void store_expect(struct store *s, uint16_t id, uint64_t keys)
+{
+    struct db *db = s->dbs[id] ? s->dbs[id] : new_db(s, id);
+    CHECK(db->keys.entries == 0);
+    table_fini(&db->keys);
+    table_init(&db->keys, db->arena, s->seed, rng_u64(&s->rng), keys);
+}
+
 /* A key past its expiry that must not be deleted now is hidden from store_find, not gone: then a missing entry is no proof. */
 static bool is_trusted(const struct store *s, const struct place *at) { return at && (at->e || !s->lazy_expire_paused); }
 

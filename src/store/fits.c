@@ -2,7 +2,6 @@
 
 #include <math.h>
 
-#include "base/keyhash.h"
 #include "store/chill.h"
 #include "store/image.h"
 #include "store/list.h"
@@ -55,13 +54,13 @@ static bool fits_entry(const struct op *op, const struct entry *e)
     }
 }
 
-bool fits_op(struct store *s, const struct op *op, struct place *at)
+bool fits_op(struct store *s, const struct op *op, uint64_t hash, struct place *at)
 {
     if (op->db >= STORE_DBS) return false;
     if (op->kind == OP_FLUSH) return true;
     if (op->kind == OP_SWAP) return op->index >= 0 && op->index < STORE_DBS;
-    *at = (struct place){.store = s, .db = s->dbs[op->db], .db_id = op->db, .hash = keyhash(op->key, s->seed), .key = op->key};
-    struct table_slot *slot = at->db ? table_find(&at->db->keys, at->hash, op->key) : NULL;
+    *at = (struct place){.store = s, .db = s->dbs[op->db], .db_id = op->db, .hash = hash, .key = op->key};
+    struct table_slot *slot = at->db ? table_find(&at->db->keys, hash, op->key) : NULL;
     if (slot) at->e = table_entry(slot);
     if (at->e && store_needs_value(op->kind)) chill_need(at);
     return op->key.n <= UINT32_MAX && fits_entry(op, at->e);

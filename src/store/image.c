@@ -217,6 +217,18 @@ bool image_valid(struct slice image)
     return valid;
 }
 
+/* The lengths that add_length gives a string: 1, 2 or 5 bytes. */
+bool image_plain_string(struct slice image, struct slice *value)
+{
+    const uint8_t *p = (const uint8_t *)image.p;
+    if (image.n < 2 || p[0] != TYPE_BYTE_STRING) return false;
+    size_t head = p[1] < 0x40 ? 2 : p[1] < 0x80 ? 3 : 6;
+    if (p[1] > 0x80 || image.n < head) return false;
+    uint32_t n = head == 2 ? p[1] : head == 3 ? (p[1] & 0x3fu) << 8 | p[2] : (uint32_t)p[2] << 24 | (uint32_t)p[3] << 16 | (uint32_t)p[4] << 8 | p[5];
+    *value = slice_of(image.p + head, image.n - head);
+    return value->n == n;
+}
+
 void image_seal(struct buf *image)
 {
     add_le(image, VERSION_WRITTEN, 2);

@@ -18,6 +18,9 @@ struct entry *image_read(const struct kit *k, struct slice image, struct slice k
 /* True exactly if image_read would succeed, without building: what a command checks before it makes the op. */
 bool image_valid(struct slice image);
 
+/* True if the image is a string whose bytes stand in it as they are: then `value` is these. Most strings are; others have to be read. */
+bool image_plain_string(struct slice image, struct slice *value);
+
 /* DUMP's frame: image, u16le RDB version, CRC-64 (Jones) over all before, little endian. */
 void image_seal(struct buf *image);                             /* appends version and checksum */
 bool image_unseal(struct slice framed, struct slice *image);    /* false: bad version or checksum */

@@ -100,6 +100,9 @@ void store_prefetch(const struct store *s, uint16_t db, uint64_t hash);
 int64_t store_apply(struct store *s, const struct op *op, struct place *at);
 bool store_needs_value(enum op_kind kind); /* it changes a part of the value: a cold one is read before */
 
+/* So many keys are about to come into this database, which is empty: its table gets its size at once. Changes no content. */
+void store_expect(struct store *s, uint16_t db, uint64_t keys);
+
 uint64_t store_keys(const struct store *s, uint16_t db);
 uint64_t store_expiring(const struct store *s, uint16_t db);
 size_t store_bytes(const struct store *s); /* live bytes of all databases */

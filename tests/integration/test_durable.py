@@ -110,7 +110,7 @@ def test_killed_while_laying_out_anew_nothing_is_lost(make_server, data):
             assert c.get(f"k:{j}") == f"value {j}"
 
 
-def test_a_damaged_log_stops_the_start_with_a_message(make_server, data):
+def test_a_damaged_log_stops_a_strict_start_with_a_message(make_server, data):
     s = make_server(data=data, workers=1)
     with s.client() as c:
         for i in range(1000):
@@ -124,7 +124,7 @@ def test_a_damaged_log_stops_the_start_with_a_message(make_server, data):
         f.seek(os.path.getsize(log) // 2)
         f.write(b"\xff\x00\xff\x00")
     with pytest.raises(RuntimeError, match="cannot recover the data"):
-        make_server(data=data, workers=1)
+        make_server(data=data, workers=1, args=["--recovery", "strict"])
 
 
 def test_a_second_server_on_the_same_data_is_refused(make_server, data):

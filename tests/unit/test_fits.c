@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/keyhash.h"
 #include "oprandom.h"
 #include "store/fits.h"
 
@@ -63,7 +64,7 @@ static void ops_that_fit_are_applied_and_others_would_have_aborted(void **state)
     for (int i = 0; i < STEPS; i++) {
         struct op op = next_op(r);
         struct place at;
-        if (fits_op(s, &op, &at)) {
+        if (fits_op(s, &op, keyhash(op.key, s->seed), &at)) {
             fit[op.kind]++;
             store_apply(s, &op, op.kind == OP_FLUSH || op.kind == OP_SWAP ? NULL : &at);
         } else if (unfit[op.kind]++ < TRIED / 16) {
@@ -98,7 +99,7 @@ static void numbers_that_no_store_takes_do_not_fit(void **state)
         {.kind = OP_WRITE_RANGE, .key = item, .value = item, .index = -1},
         {.kind = OP_RESTORE, .key = item, .value = SLICE("\x01")},
     };
-    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) assert_false(fits_op(s, &ops[i], &at));
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) assert_false(fits_op(s, &ops[i], keyhash(ops[i].key, s->seed), &at));
     store_free(s);
 }
 
@@ -109,7 +110,7 @@ static void a_key_past_its_expiry_is_still_there(void **state)
     s->now_ms = 1000;
     store_apply(s, &(struct op){.kind = OP_SET, .key = SLICE("k"), .value = SLICE("v"), .expiry_ms = 10}, NULL);
     struct op append = {.kind = OP_APPEND, .key = SLICE("k"), .value = SLICE("w")};
-    assert_true(fits_op(s, &append, &at));
+    assert_true(fits_op(s, &append, keyhash(append.key, s->seed), &at));
     assert_non_null(at.e);
     store_apply(s, &append, &at);
     assert_int_equal(entry_expiry_ms(at.e), 10);

@@ -1,0 +1,123 @@
+#include "server/relayout.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/keyhash.h"
+#include "base/mem.h"
+#include "dump/dumpfile.h"
+#include "dump/dumpset.h"
+#include "io/file.h"
+#include "log/logdir.h"
+#include "route/route.h"
+#include "server/loader.h"
+#include "store/image.h"
+#include "store/store.h"
+
+enum { RAW_BYTES = 1 << 20 }; /* collected before they are sealed and written */
+
+struct move {
+    const struct relayout *r;
+    struct route route;
+    struct store *const *from, *const *to;
+    uint32_t n_from;
+    struct dumpset *set;
+};
+
+struct lane { /* the entries of one new shard */
+    struct move *m;
+    uint32_t shard;
+    struct store *to;
+    struct buf raw, image;
+    uint64_t entries; /* in raw */
+    int rc;
+};
+
+static void write_out(struct lane *l, size_t at_least)
+{
+    if (l->raw.len < at_least || l->rc) return;
+    l->rc = l->m->r->stop && atomic_load_explicit(l->m->r->stop, memory_order_relaxed) ? -ECANCELED : dumpset_write(l->m->set, l->shard, buf_slice(&l->raw), l->entries);
+    l->raw.len = l->entries = 0;
+}
+
+static void move_entry(struct lane *l, uint16_t db, const struct entry *e)
+{
+    struct op op = {.kind = OP_SET, .db = db, .key = entry_key(e), .value = entry_value(e), .expiry_ms = entry_expiry_ms(e)};
+    if (entry_type(e) != TYPE_STRING) {
+        l->image.len = 0;
+        image_write(&l->image, e);
+        op.kind = OP_RESTORE;
+        op.value = buf_slice(&l->image);
+    }
+    store_apply(l->to, &op, NULL);
+    dumpfile_add_entry(&l->raw, db, e);
+    l->entries++;
+    write_out(l, RAW_BYTES);
+}
+
+static void move_db(struct lane *l, const struct store *from, uint16_t db)
+{
+    const struct route *route = &l->m->route;
+    struct table_iter it;
+    table_iter_init(&it, &from->dbs[db]->keys);
+    for (struct entry *e; l->rc == 0 && (e = table_iter_next(&it));)
+        if (route_shard(route, keyhash(entry_key(e), route->seed)) == l->shard) move_entry(l, db, e);
+}
+
+static uint64_t keys_of(const struct move *m, uint16_t db)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < m->n_from; i++) n += store_keys(m->from[i], db);
+    return n;
+}
+
+/* Every lane looks at every entry and takes its own: no two of them share anything. */
+static int fill(void *ctx, uint32_t shard)
+{
+    struct move *m = ctx;
+    struct lane l = {.m = m, .shard = shard, .to = m->to[shard]};
+    for (uint16_t db = 0; db < STORE_DBS; db++) {
+        uint64_t keys = keys_of(m, db);
+        if (keys) store_expect(l.to, db, keys / m->r->shards);
+        for (uint32_t i = 0; i < m->n_from && l.rc == 0 && keys; i++)
+            if (m->from[i]->dbs[db]) move_db(&l, m->from[i], db);
+    }
+    write_out(&l, 1);
+    buf_fini(&l.raw);
+    buf_fini(&l.image);
+    return l.rc;
+}
+
+static int make_folders(const struct relayout *r)
+{
+    char path[LOGDIR_PATH_MAX];
+    int rc = 0;
+    for (uint32_t i = 0; i < r->shards && rc == 0; i++) {
+        rc = logdir_shard(path, r->dir, i);
+        if (rc == 0) rc = r->files->mkdir(r->files->ctx, path);
+        if (rc == -EEXIST) rc = 0;
+    }
+    return rc ? rc : r->files->sync_dir(r->files->ctx, r->dir);
+}
+
+static int write_set(struct move *m)
+{
+    const struct relayout *r = m->r;
+    int rc = dumpset_new(&m->set, r->files, r->dir, r->shards);
+    if (rc == 0) {
+        dumpset_begin(m->set, &(struct dumpset_header){.epoch = RELAYOUT_EPOCH, .seed = r->seed, .cut_ms = clock_unix_ms()}, r->profile, r->min_size);
+        rc = loader_parallel(r->shards, r->threads, fill, m);
+    }
+    if (rc == 0) rc = dumpset_finish(m->set);
+    dumpset_free(m->set);
+    return rc;
+}
+
+int relayout_write(const struct relayout *r, struct store *const *from, uint32_t n_from, struct store *const *to, struct buf *error)
+{
+    struct move m = {.r = r, .route = {.seed = r->seed, .shards = r->shards}, .from = from, .to = to, .n_from = n_from};
+    int rc = make_folders(r);
+    if (rc == 0) rc = write_set(&m);
+    if (rc) buf_printf(error, "%s: the new layout cannot be written: %s", r->dir, strerror(-rc));
+    return rc;
+}
