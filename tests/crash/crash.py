@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Kills servers at random moments and looks whether what they had acknowledged is there in the next process.
 
-    tests/crash/crash.py [--kills 45] [--policies always,everysec,no,always+power,everysec+power] [--seed N]
+    tests/crash/crash.py [--kills 45] [--policies always,everysec,no,always+power,everysec+power,switch+power] [--seed N]
 
 A round: start (sometimes with another number of workers, sometimes killed while it starts), compare with the model, let many clients write, dump now and then, kill. What each policy promises:
 
     always     nothing that was acknowledged is missing
     everysec   nothing is missing that was acknowledged more than a second (and what a busy machine adds) before the kill
+    switch     CONFIG SET changes between always and everysec all the time: nothing is missing that was asked for and acknowledged between two changes, under always
     no         the same here: the process dies, not the machine, and the log is handed to the kernel within 50 ms
 
     +power     with it, the machine dies too: what was not synced is gone, or there in part (power.py); "no" promises nothing then but that what is there is whole
@@ -93,6 +94,7 @@ class Client:
         self.dbs = [2 + 2 * number, 3 + 2 * number] if number < OWNERS else [SHARED_DB]
         self.prefix = "" if number < OWNERS else f"c{number}:"
         self.maker = Maker(f"{seed}/{number}", self.dbs, self.prefix)
+        self.always = lambda: None  # gives the number of the present stretch under always, None if it is none
         self.n = self.seq = 0  # seq: what SET seq left there; one less than n if just that was lost
         self.steps = []  # n + 1, n + 2, ...
         self.used = set()
@@ -118,11 +120,13 @@ class Client:
         steps = [self.maker.step(last=i == count - 1) for i in range(count)]
         first = self.n + len(self.steps) + 1
         self.steps += steps
+        stretch = self.always()
         connection.send([c for i, s in enumerate(steps) for c in s.wire(self.number, first + i)])
         for s in steps:
             connection.reply()
             s.replies = [connection.reply() for _ in s.commands]
             s.acked_at = time.monotonic()
+            s.promised = stretch is not None and stretch == self.always()
             connection.reply()
             if connection.reply() != b"OK":
                 raise Lost(f"client {self.number}: SET seq refused")
@@ -149,7 +153,7 @@ class Client:
         have = values_of(server, self.dbs, self.prefix)
         kept = self.settle(have, twin, k)
         age = killed_at - self.steps[kept].acked_at if kept < acked else 0
-        if age > limit_s:
+        if age > limit_s or any(s.promised for s in self.steps[kept:]):
             raise Lost(f"client {self.number}: step {self.n + kept + 1} of {self.n + acked} acknowledged ones was acknowledged {age:.3f} s before the kill and is gone: "
                        f"{self.steps[kept].commands}")
         self.kept, self.seq = kept, seq
@@ -265,9 +269,12 @@ class Run:
         self.disk = Disk(folder, self.data, self.r) if policy.endswith("+power") else None
         self.clients = [Client(i, self.seed) for i in range(CLIENTS)]
         self.queue = Queue()
+        self.stretch, self.stretches = None, 0
+        for c in self.clients:
+            c.always = lambda: self.stretch
         self.total = 0
         self.workers = 2
-        self.sums = dict.fromkeys(("kills", "kills while starting", "clean stops", "acknowledged", "verified", "lost", "records replayed", "dumps loaded", "dumps made",
+        self.sums = dict.fromkeys(("kills", "kills while starting", "clean stops", "acknowledged", "promised", "verified", "lost", "records replayed", "dumps loaded", "dumps made",
                                    "worker changes", "keys"), 0)
         self.oldest_lost_s = 0.0
         self.twin = Node(["--ephemeral", "--workers", 2], os.path.join(folder, "twin.log")).wait_ready()
@@ -275,7 +282,7 @@ class Run:
     # ---- the server
 
     def args(self):
-        args = ["--data", self.data, "--workers", self.workers, "--appendfsync", self.policy]
+        args = ["--data", self.data, "--workers", self.workers, "--appendfsync", "everysec" if self.policy == "switch" else self.policy]
         if self.disk:
             args += ["--io-backend", "epoll"]  # the library sees plain calls only
         if has_option("max-wal-size"):
@@ -363,7 +370,11 @@ class Run:
         seconds = self.r.choice((0.05, 0.1, 0.2, 0.3, 0.5)) * (0.5 + self.r.random())
         if self.policy != "always" and self.r.random() < 0.15:
             seconds += 2
-        self.disturb(node, time.monotonic() + seconds)
+        end = time.monotonic() + seconds
+        if self.policy == "switch":
+            threads += [threading.Thread(target=self.switch, args=(node, self.r.random()))]
+            threads[-1].start()
+        self.disturb(node, end)
         if self.r.random() < 0.05:
             self.sums["clean stops"] += 1
             node.stop()
@@ -375,10 +386,28 @@ class Run:
                 raise Lost(f"the server ended with {node.process.returncode} under load:\n{node.log()[-3000:]}")
         for t in threads:
             t.join()
+        self.sums["promised"] += sum(s.promised for c in self.clients for s in c.steps)
+        self.stretch = None
         for c in self.clients:
             if c.failure:
                 raise c.failure
         return at
+
+    def switch(self, node, seed):
+        """Changes the policy until the server is gone. The clients know a stretch under always by its number."""
+        r = random.Random(seed)
+        try:
+            connection = node.connect()
+            while True:
+                connection.ask("CONFIG", "SET", "appendfsync", "always")
+                self.stretches += 1
+                self.stretch = self.stretches
+                time.sleep(r.random() * 0.06)
+                self.stretch = None
+                connection.ask("CONFIG", "SET", "appendfsync", "everysec")
+                time.sleep(r.random() * 0.06)
+        except Gone:
+            pass  # the last stretch lasts to the end
 
     def disturb(self, node, until):
         """Dumps while the clients write, so that kills come before, during and after them."""
@@ -411,6 +440,8 @@ class Run:
         s = self.sums
         if s["kills"] == 0 or s["acknowledged"] < 100 * s["kills"] or s["verified"] == 0:
             raise Lost(f"nothing was tested: {s}")
+        if self.policy == "switch" and not 0 < s["promised"] < s["acknowledged"]:
+            raise Lost("the policy did not change, or nothing was written in between")
         if s["records replayed"] == 0 and s["dumps loaded"] == 0:
             raise Lost("no log was replayed")
         if self.disk and self.disk.torn_bytes == 0:
@@ -429,8 +460,8 @@ class Run:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=45, help="per policy")
-    parser.add_argument("--policies", default="always,everysec,no,always+power,everysec+power")
+    parser.add_argument("--kills", type=int, default=40, help="per policy")
+    parser.add_argument("--policies", default="always,everysec,no,always+power,everysec+power,switch+power")
     parser.add_argument("--seed", default=str(random.SystemRandom().randrange(10**9)))
     parser.add_argument("--keep", action="store_true", help="keep the data of a failed run")
     o = parser.parse_args()

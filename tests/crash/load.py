@@ -15,13 +15,14 @@ FAR = 4_000_000_000  # unix seconds of expiry times: no key expires while a test
 class Step:
     """One command or transaction of a client."""
 
-    __slots__ = ("commands", "db", "acked_at", "replies", "kind")
+    __slots__ = ("commands", "db", "acked_at", "promised", "replies", "kind")
 
     def __init__(self, kind, db, commands):
         self.kind = kind  # "plain", "spop": the reply names the member, "total": increments the counter that all share
         self.db = db
         self.commands = commands
         self.acked_at = None
+        self.promised = False  # asked for and acknowledged while the policy was always
         self.replies = None
 
     def wire(self, client, n):
