@@ -96,7 +96,7 @@ function lines(path, test, core) {
   else if (o.evalError) out.push('error');
   else if (!o.checkOnly) out.push('value bool 1');
   if (test.type) out.push(`type ${test.type}`);
-  if (/found no matching overload|undeclared reference|expected type|does not support/.test(test.error ?? '') && !o.bindings) out.push('refused');
+  if (/found no matching overload|undeclared reference|expected type|does not support/.test(test.error ?? '') && o.disableCheck && !o.bindings) out.push('refused');
   return out.join('\n') + '\n\n';
 }
 
