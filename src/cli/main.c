@@ -1,17 +1,16 @@
 /* The program `sherd` and its subcommands.
- * Exit codes: 0 well, 1 the server could not start or run, 2 the command line or the configuration is wrong. */
+ * Exit codes: cli/subcommand.h. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/version.h"
 #include "cli/command_docs.h"
+#include "cli/subcommand.h"
 #include "command/command.h"
 #include "server/config.h"
 #include "server/options.h"
 #include "server/server.h"
-
-enum { EXIT_WELL = 0, EXIT_TROUBLE = 1, EXIT_USAGE = 2 };
 
 struct subcommand {
     const char *name;
@@ -78,6 +77,8 @@ static int run_help(int argc, char **argv);
 
 static const struct subcommand subcommands[] = {
     {"serve", run_serve, "start a server; `sherd serve --help` has its options"},
+    {"dump", dumptool_run, "look into dumps and logs: info, verify, export; `sherd dump --help`"},
+    {"import", import_run, "bring a dump of Redis into a data directory or a server; `sherd import --help`"},
     {"commands", run_commands, "list the commands that a server answers"},
     {"version", run_version, "version and build"},
     {"help", run_help, "this text"},

@@ -204,6 +204,31 @@ int datadir_open(struct datadir *d, const char *path, uint32_t shards, struct bu
     return rc;
 }
 
+/* A lock that nobody holds is held for a moment by us; a server that starts in just that moment is refused, as it would be by another server. */
+static bool is_locked(const struct datadir *d)
+{
+    char path[PATH_MAX];
+    path_in(d, "LOCK", path);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    bool locked = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    close(fd);
+    return locked;
+}
+
+int datadir_peek(struct datadir *d, const char *path, bool *in_use, struct buf *error)
+{
+    char identity[PATH_MAX];
+    *d = (struct datadir){.lock_fd = -1};
+    if (strlen(path) > PATH_MAX - 64) return refuse(error, path, "has no usable path");
+    d->path = mem_strdup(path);
+    path_in(d, "SHERD", identity);
+    *in_use = is_locked(d);
+    int rc = read_identity(d, identity, error);
+    if (rc) datadir_close(d);
+    return rc;
+}
+
 int datadir_set_layout(struct datadir *d, uint32_t layout, uint32_t shards, struct buf *error)
 {
     CHECK(shards >= 1 && shards <= SHARDS_MAX);

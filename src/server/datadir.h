@@ -23,6 +23,8 @@ struct datadir {
 /* Opens the directory, creating it (with its parents) and its identity for `shards` shards when it is not there or empty.
  * Gives 0, or -1 with the reason in error; nothing stays open or locked then. */
 int datadir_open(struct datadir *d, const char *path, uint32_t shards, struct buf *error);
+/* Reads the identity of a directory without taking its lock or changing anything: for looking at it off line. Gives as datadir_open does; datadir_close must follow a success. */
+int datadir_peek(struct datadir *d, const char *path, bool *in_use, struct buf *error);
 void datadir_close(struct datadir *d);
 
 /* Records another layout, in one atomic step: the last one of laying the data out anew. */
