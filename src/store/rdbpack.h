@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/check.h"
 #include "base/slice.h"
 
 struct rdbpack_element {
@@ -31,6 +32,7 @@ static inline uint64_t rdbpack_u64le(const uint8_t *p, unsigned bytes)
 
 static inline int64_t rdbpack_i64le(const uint8_t *p, unsigned bytes)
 {
+    CHECK(bytes >= 1 && bytes <= 8);
     unsigned spare = 64 - 8 * bytes;
     return (int64_t)(rdbpack_u64le(p, bytes) << spare) >> spare;
 }
