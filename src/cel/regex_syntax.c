@@ -60,6 +60,10 @@ static const char *escape(struct reader *r)
     bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
     if (letter && !strchr("dDwWsSbBAzpPxaftnrQE", c)) return "escape is not supported";
     if (c == 'E') return r->p += 2, NULL;
+    if ((c == 'p' || c == 'P' || c == 'x') && peek(r, 2) == '{') {
+        const char *stop = memchr(r->p, '}', (size_t)(r->end - r->p));
+        return copy(r, stop ? (size_t)(stop - r->p) + 1 : 2), NULL;
+    }
     return copy(r, 2), NULL;
 }
 
