@@ -81,6 +81,7 @@ struct replay {
     uint32_t shards;
     bool strict;
     wal_epoch after, durable, last; /* durable: W */
+    wal_epoch first;                /* that some segment may hold; 0: not known */
     uint64_t bad, missing;
     char note[256];
     struct log *logs;
@@ -343,9 +344,9 @@ static wal_epoch first_held(const struct replay *r)
 
 int replay_decide(struct replay *r, struct buf *error)
 {
-    wal_epoch first = first_held(r);
-    if (first > r->after + 1) {
-        buf_printf(error, "the log begins with epoch %" PRIu64 ", but what is there besides it ends with epoch %" PRIu64 ": the dump between them is missing or damaged", first,
+    r->first = first_held(r);
+    if (r->first > r->after + 1) {
+        buf_printf(error, "the log begins with epoch %" PRIu64 ", but what is there besides it ends with epoch %" PRIu64 ": the dump between them is missing or damaged", r->first,
                    r->after);
         return -EINVAL;
     }
@@ -401,6 +402,7 @@ void replay_free(struct replay *r)
 
 bool replay_is_damaged(const struct replay *r) { return r->bad > 0; }
 uint64_t replay_missing(const struct replay *r) { return r->missing; }
+bool replay_reaches_back(const struct replay *r) { return r->first && r->first <= r->after + 1; }
 
 uint64_t replay_bytes(const struct replay *r)
 {

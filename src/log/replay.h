@@ -30,6 +30,8 @@ struct replay *replay_open(const struct file_ops *files, const char *dir, uint32
 bool replay_is_damaged(const struct replay *r);
 /* Ends of epochs after `after` that were durable once and are not in the log: damaged, or in segments that are no longer there. */
 uint64_t replay_missing(const struct replay *r);
+/* A segment says that it may hold the epoch behind `after`: that the log begins there is known, not only not denied. */
+bool replay_reaches_back(const struct replay *r);
 /* Tells every place that is damaged, in order of files. */
 void replay_each_damage(const struct replay *r, void (*each)(void *ctx, const char *path, uint64_t at, uint64_t records, const char *what), void *ctx);
 

@@ -255,7 +255,7 @@ static int decide(struct loader *l, struct buf *error)
 {
     int rc = replay_decide(l->replay, error);
     if (rc) return rc;
-    if (l->fell_back && replay_missing(l->replay)) {
+    if (l->fell_back && (replay_missing(l->replay) || !replay_reaches_back(l->replay))) {
         buf_printf(error, "the newest dump is not whole or not valid, and the log does not have everything since epoch %" PRIu64, l->epoch);
         return -EINVAL;
     }
