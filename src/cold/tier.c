@@ -74,7 +74,6 @@ struct tier {
     struct batch *queue, *filling;
     struct segment *dead;      /* to be removed */
     size_t pending_max;
-    bool refused;              /* a put was: tell when there is room */
     bool clean_wanted;
     int failing;               /* -errno of the last write */
     struct tier_stats stats;   /* counters only */
@@ -84,7 +83,6 @@ struct tier {
 
     /* The thread's. */
     void (*moved)(void *ctx, struct tier_moves *m);
-    void (*told)(void *ctx);
     void *ctx;
     struct compress compress;
     struct buf out;
@@ -243,10 +241,9 @@ static bool has_room(const struct tier *t, size_t bytes)
     return !t->queue || pending(t) + (bytes > BATCH_BYTES ? bytes : BATCH_BYTES) <= t->pending_max;
 }
 
-/* There is no room: the buffer that is being filled is written too, and whoever asked is told when there is. */
+/* There is no room: the buffer that is being filled is written too. */
 static void refuse(struct tier *t)
 {
-    t->refused = true;
     t->filling = NULL;
     pthread_cond_signal(&t->work);
 }
@@ -619,10 +616,7 @@ bool tier_step(struct tier *t)
 {
     pthread_mutex_lock(&t->lock);
     bool did = remove_dead(t) || write_batch(t) || clean(t);
-    bool tell = t->told && t->refused && (t->failing || has_room(t, BATCH_BYTES));
-    if (tell) t->refused = false;
     pthread_mutex_unlock(&t->lock);
-    if (tell) t->told(t->ctx);
     return did;
 }
 
@@ -715,10 +709,9 @@ void tier_hook_moves(struct tier *t, void (*moved)(void *ctx, struct tier_moves 
     t->ctx = ctx;
 }
 
-void tier_start(struct tier *t, void (*moved)(void *ctx, struct tier_moves *m), void (*told)(void *ctx), void *ctx)
+void tier_start(struct tier *t, void (*moved)(void *ctx, struct tier_moves *m), void *ctx)
 {
     tier_hook_moves(t, moved, ctx);
-    t->told = told;
     int rc = pthread_create(&t->thread, NULL, run, t);
     CHECK(rc == 0);
     pthread_setname_np(t->thread, "cold");

@@ -32,16 +32,14 @@ struct tier_moves {
     struct tier_move *move;
     uint32_t n, cap;
     struct buf keys;
-    void *glue; /* the receiver's */
 };
 
 /* Makes or empties the directory (only files of ours are removed). Keeps files and log; NULL: the reason is in error. */
 struct tier *tier_open(const struct file_ops *files, const char *dir, const struct slog *log, struct buf *error);
 void tier_close(struct tier *t); /* ends the thread, removes the files */
 
-/* moved is called on the tier's thread; whoever gets the moves calls tier_moves_done when all owners have been told. NULL: segments are not cleaned. told, if not NULL, is called on the tier's thread
- * when there is room again after a put that was refused. */
-void tier_start(struct tier *t, void (*moved)(void *ctx, struct tier_moves *m), void (*told)(void *ctx), void *ctx);
+/* moved is called on the tier's thread; whoever gets the moves calls tier_moves_done when all owners have been told. NULL: segments are not cleaned. */
+void tier_start(struct tier *t, void (*moved)(void *ctx, struct tier_moves *m), void *ctx);
 void tier_moves_done(struct tier *t);
 /* One piece of the thread's work: writes a buffer, cleans a bit, or removes a file. False: there was none. */
 bool tier_step(struct tier *t);
@@ -50,7 +48,7 @@ void tier_hook_moves(struct tier *t, void (*moved)(void *ctx, struct tier_moves 
 void tier_set_compression(struct tier *t, enum compress_profile profile, size_t min_size);
 void tier_set_pending_max(struct tier *t, size_t bytes); /* what the buffers may hold; at least 1 MiB */
 
-enum tier_answer { TIER_TAKEN, TIER_FULL /* until the thread has written: told */, TIER_FAILING /* the disk takes nothing */ };
+enum tier_answer { TIER_TAKEN, TIER_FULL /* until the thread has written */, TIER_FAILING /* the disk takes nothing */ };
 enum tier_answer tier_put(struct tier *t, struct slice key, struct slice value, struct chill_ref *ref);
 enum tier_answer tier_would(struct tier *t); /* what put would answer now */
 void tier_wait(struct tier *t);              /* until put would not answer TIER_FULL: for loaders */

@@ -68,15 +68,21 @@ static enum admit_result refused(struct conn *c, const struct request *r, size_t
     return ADMIT_ANSWERED;
 }
 
+static enum evictor_room make_room(struct conn *c, const struct request *r)
+{
+    bool asked = !r->flaw && c->authenticated && needs_memory(c, r->cmd) && !must_wait_for_loading(c, r);
+    return asked ? evictor_make_room(&c->front->worker, c->front->server) : EVICTOR_ROOM;
+}
+
 /* Answers the reason why the request may not run, if there is one. */
-static bool refuse(struct conn *c, const struct request *r, struct reply *out)
+static bool refuse(struct conn *c, const struct request *r, enum evictor_room room, struct reply *out)
 {
     if (r->flaw == ADMIT_FLAW_UNKNOWN) answer_unknown(c, r, out);
     else if (r->flaw == ADMIT_FLAW_ARITY) reply_errorf(out, "ERR wrong number of arguments for '%s' command", r->cmd->name);
     else if (!c->authenticated && !(r->cmd->flags & CMD_NO_AUTH)) reply_error(out, "NOAUTH Authentication required.");
     else if (c->in_multi && r->cmd->flags & CMD_NO_MULTI) reply_error(out, "ERR Command not allowed inside a transaction");
     else if (must_wait_for_loading(c, r)) reply_error(out, "LOADING Sherd is loading the dataset in memory");
-    else if (needs_memory(c, r->cmd) && !evictor_make_room(&c->front->worker, c->front->server))
+    else if (room == EVICTOR_NO_ROOM)
         reply_error(out, "OOM command not allowed when used memory > 'maxmemory'.");
     else if (write_error(c, r->cmd))
         reply_errorf(out, "MISCONF Errors writing to the log: %s. Writes are refused, reads go on.", strerror(-write_error(c, r->cmd)));
@@ -94,7 +100,12 @@ enum admit_result admit_request(struct conn *c, struct request *r, bool first)
     if (!first) return ADMIT_ANSWERED;
     struct reply out = {.out = &c->out, .resp = c->resp};
     size_t reply_at = c->out.len;
-    if (refuse(c, r, &out)) return refused(c, r, reply_at);
+    enum evictor_room room = make_room(c, r);
+    if (room == EVICTOR_LATER) {
+        front_starve(c->front, c);
+        return ADMIT_WAIT;
+    }
+    if (refuse(c, r, room, &out)) return refused(c, r, reply_at);
     if (pause_holds(c, r->cmd)) {
         c->paused = true;
         return ADMIT_WAIT;

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "server/options.h"
 #include "server/optval.h"
+#include "store/evict.h"
 
 /* ---- fields: the bytes of struct config that an option's row names */
 
@@ -121,8 +122,16 @@ static int check_protection(const struct config *cfg, bool protected_mode, bool 
     return -1;
 }
 
+static int check_policy(const struct config *cfg, int64_t policy, struct buf *why)
+{
+    if (policy != EVICT_COLD || !CONFIG_NUM(cfg, ephemeral)) return 0;
+    buf_add_str(why, "maxmemory-policy cold needs a data directory, and an ephemeral server has none");
+    return -1;
+}
+
 int config_check(const struct config *cfg, struct buf *why)
 {
+    if (check_policy(cfg, CONFIG_NUM(cfg, maxmemory_policy), why)) return -1;
     if (CONFIG_NUM(cfg, port) == 0 && !*cfg->unixsocket) {
         buf_add_str(why, "nothing to listen on: port is 0 and unixsocket is empty");
         return -1;
@@ -186,13 +195,16 @@ static int read_change(const struct slice *pair, const struct change *before, si
 static int check_changes(struct config *cfg, const struct change *changes, size_t n, struct buf *error)
 {
     bool protected_mode = CONFIG_NUM(cfg, protected_mode), has_password = CONFIG_NUM(cfg, has_password);
+    int64_t policy = CONFIG_NUM(cfg, maxmemory_policy);
     for (size_t i = 0; i < n; i++) {
         size_t field = changes[i].option->field;
         if (field == offsetof(struct config, protected_mode)) protected_mode = changes[i].value.num;
+        if (field == offsetof(struct config, maxmemory_policy)) policy = changes[i].value.num;
         if (field == offsetof(struct config, requirepass)) has_password = *changes[i].value.text != '\0';
     }
     struct buf why = {0};
     int rc = check_protection(cfg, protected_mode, has_password, &why);
+    if (rc == 0) rc = check_policy(cfg, policy, &why);
     if (rc) buf_printf(error, "CONFIG SET failed - %.*s", (int)why.len, why.p);
     buf_fini(&why);
     return rc;

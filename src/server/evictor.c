@@ -2,15 +2,64 @@
 
 #include <sched.h>
 
+#include "cold/tier.h"
 #include "server/notify.h"
+#include "server/sampler.h"
+#include "shard/thaw.h"
+#include "store/chill.h"
 #include "store/evict.h"
 
 enum {
     TRIES_MAX = 64,   /* looks at shards that are all busy before the command goes on regardless */
     SLICE_KEYS = 256, /* that upkeep evicts in one go */
+    PENDING_MOST = 8 << 20, /* bytes of values on their way to the cold tier */
 };
 
-static bool within(const struct server *s) { return server_used_bytes(s) <= (uint64_t)CONFIG_NUM(s->config, maxmemory); }
+static enum evict_policy policy_of(const struct server *s) { return (enum evict_policy)CONFIG_NUM(s->config, maxmemory_policy); }
+
+/* ---- how much may be used
+ *
+ * With the policy cold, maxmemory is meant to hold for the process, for nothing is given up by keeping to it: what the process occupies beyond its data (buffers, holes in the arenas, its code)
+ * lowers the limit for the data, down to a half. */
+
+static uint64_t used_bytes(const struct server *s)
+{
+    return server_used_bytes(s) + (s->engine->thaws ? tier_bytes(s->engine->thaws->tier) : 0);
+}
+
+static uint64_t limit_of(const struct server *s)
+{
+    uint64_t limit = (uint64_t)CONFIG_NUM(s->config, maxmemory), lowered = atomic_load_explicit(&s->data_limit, memory_order_relaxed);
+    return policy_of(s) == EVICT_COLD && lowered < limit ? lowered : limit;
+}
+
+static bool within(const struct server *s) { return used_bytes(s) <= limit_of(s); }
+
+/* What is read stays if there is room; between the limit and one percent more upkeep makes room by chilling something else. */
+static void set_marks(struct server *s, uint64_t limit)
+{
+    struct thaws *th = s->engine->thaws;
+    uint64_t aside = tier_bytes(th->tier), data = limit > aside ? limit - aside : 0;
+    atomic_store_explicit(&th->plenty_below, limit ? data - data / 10 : UINT64_MAX, memory_order_relaxed);
+    atomic_store_explicit(&th->keep_below, limit ? data + data / 100 : UINT64_MAX, memory_order_relaxed);
+}
+
+void evictor_tick(struct server *s)
+{
+    uint64_t limit = (uint64_t)CONFIG_NUM(s->config, maxmemory);
+    if (!s->engine->thaws) return;
+    if (limit && policy_of(s) == EVICT_COLD) {
+        uint64_t rss = sampler_resident_bytes(), used = used_bytes(s), overhead = rss > used ? rss - used : 0;
+        uint64_t goal = limit + limit / 25, lowered = goal > overhead ? goal - overhead : 0;
+        if (lowered < limit / 2) lowered = limit / 2;
+        atomic_store_explicit(&s->data_limit, lowered, memory_order_relaxed);
+        if (lowered < limit) limit = lowered;
+        tier_set_pending_max(s->engine->thaws->tier, limit / 32 < PENDING_MOST ? limit / 32 : PENDING_MOST);
+    }
+    set_marks(s, limit);
+}
+
+/* ---- what goes */
 
 struct victim {
     struct shard *shard; /* its token is held; NULL: none found */
@@ -38,13 +87,13 @@ static bool goes_first(struct worker *w, struct victim *v, const struct evict_ch
     return rng_below(&w->rng, v->among) < keys;
 }
 
-/* Samples every shard whose token is free; true if one was busy. */
+/* Samples every shard whose token is free; true if one was busy, or not looked at to its end. */
 static bool find_victim(struct worker *w, struct server *s, enum evict_policy policy, unsigned samples, struct victim *v)
 {
     struct engine *e = s->engine;
     bool busy = false;
     *v = (struct victim){0};
-    if (policy == EVICT_NONE || policy == EVICT_COLD) return false;
+    if (policy == EVICT_NONE) return false;
     for (uint32_t i = 0; i < e->route.shards; i++) { /* ascending: a token is held while others are tried */
         struct shard *sh = &e->shards[i], *loser = sh;
         struct evict_choice c;
@@ -57,29 +106,49 @@ static bool find_victim(struct worker *w, struct server *s, enum evict_policy po
             v->shard = sh;
             v->choice = c;
         }
+        busy |= c.more;
         if (loser) engine_release(w, loser);
     }
     return busy;
 }
 
-enum outcome { EVICTED, ALL_BUSY, NOTHING_TO_EVICT };
+enum outcome { EVICTED, ALL_BUSY, NOTHING_TO_EVICT, TIER_BUSY };
+
+static void delete_victim(struct server *s, const struct victim *v)
+{
+    struct buf key = {0};
+    buf_add_slice(&key, entry_key(v->choice.e));
+    struct op op = {.kind = OP_DEL, .db = v->choice.db, .key = buf_slice(&key)};
+    store_apply(v->shard->store, &op, NULL);
+    store_count(&v->shard->store->stats.evicted);
+    notify_key(s, NOTIFY_EVICTED, "evicted", op.key, op.db);
+    buf_fini(&key);
+}
+
+static bool chill_victim(struct server *s, const struct victim *v)
+{
+    struct thaws *th = s->engine->thaws;
+    if (!chill_out(v->shard->store, v->choice.db, v->choice.e)) return false;
+    int64_t before = atomic_load_explicit(&th->horizon_ms, memory_order_relaxed);
+    atomic_store_explicit(&th->horizon_ms, (before * 7 + v->choice.score) / 8, memory_order_relaxed);
+    return true;
+}
 
 static enum outcome evict_one(struct worker *w, struct server *s)
 {
     struct victim v;
-    bool busy = find_victim(w, s, (enum evict_policy)CONFIG_NUM(s->config, maxmemory_policy),
-                            (unsigned)CONFIG_NUM(s->config, maxmemory_samples), &v);
+    enum evict_policy policy = policy_of(s);
+    if (policy == EVICT_COLD) {
+        enum tier_answer a = s->engine->thaws ? tier_would(s->engine->thaws->tier) : TIER_FAILING;
+        if (a != TIER_TAKEN) return a == TIER_FULL ? TIER_BUSY : NOTHING_TO_EVICT;
+    }
+    bool busy = find_victim(w, s, policy, (unsigned)CONFIG_NUM(s->config, maxmemory_samples), &v), done = true;
     if (!v.shard) return busy ? ALL_BUSY : NOTHING_TO_EVICT;
-    struct buf key = {0};
-    buf_add_slice(&key, entry_key(v.choice.e));
-    struct op op = {.kind = OP_DEL, .db = v.choice.db, .key = buf_slice(&key)};
-    store_apply(v.shard->store, &op, NULL);
-    store_count(&v.shard->store->stats.evicted);
-    notify_key(s, NOTIFY_EVICTED, "evicted", op.key, op.db);
-    buf_fini(&key);
+    if (policy == EVICT_COLD) done = chill_victim(s, &v);
+    else delete_victim(s, &v);
     engine_publish(v.shard);
     engine_release(w, v.shard);
-    return EVICTED;
+    return done ? EVICTED : TIER_BUSY;
 }
 
 /* Shards publish their bytes with every command only while there is a limit: one that is new has to ask each of them once. */
@@ -94,20 +163,21 @@ static void count_anew(struct worker *w, struct server *s)
     }
 }
 
-bool evictor_make_room(struct worker *w, struct server *s)
+enum evictor_room evictor_make_room(struct worker *w, struct server *s)
 {
     if (unlikely(atomic_load_explicit(&s->bytes_unknown, memory_order_relaxed)) && atomic_exchange(&s->bytes_unknown, false)) count_anew(w, s);
     for (int tries = 0; !within(s);) {
         enum outcome o = evict_one(w, s);
-        if (o == NOTHING_TO_EVICT) return false;
+        if (o == NOTHING_TO_EVICT) return EVICTOR_NO_ROOM;
+        if (o == TIER_BUSY) return EVICTOR_LATER;
         if (o == EVICTED) {
             tries = 0;
             continue;
         }
-        if (++tries == TRIES_MAX) return true; /* a slow command holds the shards: better a few bytes over than a false OOM */
+        if (++tries == TRIES_MAX) return EVICTOR_ROOM; /* a slow command holds the shards: better a few bytes over than a false OOM */
         sched_yield();
     }
-    return true;
+    return EVICTOR_ROOM;
 }
 
 bool evictor_step(struct worker *w, struct server *s)
@@ -116,7 +186,27 @@ bool evictor_step(struct worker *w, struct server *s)
     for (int n = 0; n < SLICE_KEYS; n++) {
         if (within(s)) return false;
         enum outcome o = evict_one(w, s);
-        if (o != EVICTED) return o == ALL_BUSY;
+        if (o != EVICTED) return o == ALL_BUSY || o == TIER_BUSY;
     }
     return true;
+}
+
+/* ---- loading */
+
+void evictor_load(struct server *s, struct shard *sh)
+{
+    struct evict_choice c;
+    struct thaws *th = s->engine->thaws;
+    unsigned samples = (unsigned)CONFIG_NUM(s->config, maxmemory_samples);
+    if (!th || policy_of(s) != EVICT_COLD || !CONFIG_NUM(s->config, maxmemory)) return;
+    engine_publish(sh);
+    while (!within(s) && tier_would(th->tier) != TIER_FAILING) {
+        tier_wait(th->tier);
+        if (!evict_pick(sh->store, EVICT_COLD, samples, &c)) {
+            if (!c.more) return;
+            continue;
+        }
+        chill_out(sh->store, c.db, c.e);
+        engine_publish(sh);
+    }
 }

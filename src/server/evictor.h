@@ -1,9 +1,23 @@
-/* maxmemory: one number for the whole server, kept by evicting before a command that needs memory runs, and by upkeep when the limit itself was lowered. */
+/* maxmemory: one number for the whole server, kept by evicting before a command that needs memory runs, and by upkeep when the limit itself was lowered or values that were read came
+ * back to memory. With the policy cold nothing is deleted: values go to the cold tier (docs/COLD.md). */
 #pragma once
 #include "server/server.h"
 
-/* Evicts by the configured policy until the live bytes of all shards together are within maxmemory. False: they are not, and nothing may go. Called with no token held. */
-bool evictor_make_room(struct worker *w, struct server *s);
+enum evictor_room {
+    EVICTOR_ROOM,
+    EVICTOR_NO_ROOM, /* and nothing may go */
+    EVICTOR_LATER,   /* values are on their way to disk: try again in a moment */
+};
+
+/* Evicts by the configured policy until the live bytes of all shards together are within maxmemory. Called with no token held. */
+enum evictor_room evictor_make_room(struct worker *w, struct server *s);
 
 /* A slice of the same in the background; true while there is more. Called with no token held. */
 bool evictor_step(struct worker *w, struct server *s);
+
+/* Ten times a second, on one thread: looks how much the process occupies, for the policy cold. */
+void evictor_tick(struct server *s);
+
+/* For a loader that holds the shard's token, or is alone with it, and may wait: chills until the data of all shards is within the limit. To be called every few thousand keys. With
+ * another policy than cold it does nothing. */
+void evictor_load(struct server *s, struct shard *sh);

@@ -15,12 +15,14 @@
 #include "server/sampler.h"
 #include "server/subscribe.h"
 #include "shard/journal.h"
+#include "store/chill.h"
 
 enum {
     CRON_MS = 100,
     UPKEEP_US = 1000,          /* of expiry per shard and slice */
     UPKEEP_SOON_MS = 2,        /* pause before the next slice when there is more to do */
     GROW_BUCKETS = 64,         /* moved per slice */
+    BURY_ENTRIES = 2000,       /* of flushed databases, per slice */
     STOP_MAX_MS = 5000,        /* answers that cannot be sent by then are given up */
     SPARE_BATCH_BYTES = 64 * 1024,
     KEEP_BATCH_ARGS = 16 * 1024,
@@ -212,6 +214,12 @@ void front_unpause(struct front *f)
     }
 }
 
+void front_starve(struct front *f, struct conn *c)
+{
+    c->paused = true;
+    f->starving = true;
+}
+
 static void check_pause(struct front *f)
 {
     struct server *s = f->server;
@@ -236,6 +244,7 @@ static void upkeep(struct front *f)
         task_enter(&f->worker, s);
         if (expire) f->more_upkeep |= store_expire_step(s->store, UPKEEP_US, clock_mono_us);
         f->more_upkeep |= store_grow_step(s->store, GROW_BUCKETS);
+        f->more_upkeep |= chill_bury_step(s->store, BURY_ENTRIES);
         engine_publish_numbers(s);
         engine_release(&f->worker, s);
     }
@@ -266,6 +275,10 @@ static void cron(struct front *f)
     int64_t now = f->worker.now_ms;
     if (now < f->next_cron_ms) {
         if (f->more_upkeep) upkeep(f);
+        if (f->starving) {
+            f->starving = false;
+            front_unpause(f);
+        }
         return;
     }
     f->next_cron_ms = now + CRON_MS;
@@ -278,6 +291,7 @@ static void cron(struct front *f)
     if (f->worker.id != 0) return;
     sampler_tick(f->server, now);
     recover_tick(f->server, now);
+    evictor_tick(f->server);
 }
 
 /* ---- the loop's events */
@@ -333,7 +347,7 @@ static int sleep_ms(struct front *f)
 {
     if (f->ready || f->worker.runnable) return 0;
     int64_t until = f->stopping ? f->worker.now_ms + UPKEEP_SOON_MS : f->next_cron_ms;
-    if (f->more_upkeep && until > f->worker.now_ms + UPKEEP_SOON_MS) until = f->worker.now_ms + UPKEEP_SOON_MS;
+    if ((f->more_upkeep || f->starving) && until > f->worker.now_ms + UPKEEP_SOON_MS) until = f->worker.now_ms + UPKEEP_SOON_MS;
     if (f->n_timers && f->timers[0]->deadline_ms < until) until = f->timers[0]->deadline_ms;
     int64_t ms = until - f->worker.now_ms;
     return ms < 0 ? 0 : (int)ms;

@@ -42,6 +42,7 @@ struct front {
     uint64_t cron_count;
     struct conn *cron_at; /* the next connection to look at */
     bool more_upkeep;     /* the last slice did not finish: go on soon */
+    bool starving;        /* connections are paused until there is memory */
     bool stopping;
     struct mail stop_mail;
     struct listener_socket *listeners; /* until the loop has them */
@@ -62,6 +63,7 @@ void front_journal_advanced(struct front *f);       /* any thread */
 void front_set_timer(struct front *f, struct conn *c, int64_t deadline_ms); /* 0: none */
 struct batch *front_batch(struct front *f); /* an empty one */
 void front_batch_put(struct front *f, struct batch *b);
+void front_starve(struct front *f, struct conn *c); /* it needs memory that is being made: paused for a few milliseconds */
 void front_unpause(struct front *f); /* runs the connections that a pause held */
 
 static inline struct front *front_of(struct worker *w) { return (struct front *)w; }

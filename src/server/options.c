@@ -86,7 +86,7 @@ const struct option options[] = {
      .help = "Unread reply bytes per class of clients: hard limit, soft limit, and seconds above the soft one; 0: none."},
 
     {"maxmemory", BYTES(0, BIG), LIVE, AT(maxmemory), .fallback = "0", .help = "Memory for data in the whole server; 0: no limit."},
-    {"maxmemory-policy", ENUM(policy_words), LIVE, AT(maxmemory_policy), .fallback = "noeviction", .help = "What to give up at the limit."},
+    {"maxmemory-policy", ENUM(policy_words), LIVE, AT(maxmemory_policy), .fallback = "noeviction", .help = "What to give up at the limit; cold gives up nothing: values that are not used go to disk."},
     {"maxmemory-samples", INT(1, 64), LIVE, AT(maxmemory_samples), .fallback = "5", .help = "Keys to compare when one is to be evicted."},
     {"maxmemory-eviction-tenacity", INT(0, 100), LIVE, AT(maxmemory_eviction_tenacity), .fallback = "10",
      .help = "How long a write may evict before it answers, from 0 to 100."},

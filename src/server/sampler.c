@@ -50,7 +50,7 @@ static void refresh_allocator(void)
     if (mallctl) mallctl("epoch", &epoch, &n, &epoch, n);
 }
 
-static uint64_t resident_bytes(void)
+uint64_t sampler_resident_bytes(void)
 {
     char text[128];
     unsigned long long size, pages;
@@ -81,7 +81,7 @@ static void sample_memory(struct server *s, struct sampler *m)
     atomic_store(&m->active, allocator_number("stats.active"));
     atomic_store(&m->resident, allocator_number("stats.resident"));
     atomic_store(&m->other, allocated > heap ? allocated - heap : 0);
-    atomic_store(&m->rss, resident_bytes());
+    atomic_store(&m->rss, sampler_resident_bytes());
 }
 
 static uint64_t raise_peak(struct server *s, uint64_t used)

@@ -21,6 +21,7 @@ struct sampler_memory {
 
 struct sampler *sampler_new(struct server *s); /* takes the first sample; the engine is there, its threads do not run yet */
 void sampler_free(struct sampler *m);
+uint64_t sampler_resident_bytes(void); /* of the process, now */
 void sampler_tick(struct server *s, int64_t now_ms); /* front 0 */
 
 const char *sampler_allocator(char out[32]); /* "jemalloc-5.3.0" or "libc" */

@@ -16,6 +16,7 @@
 #include "io/file_uring.h"
 #include "io/pager.h"
 #include "server/datadir.h"
+#include "server/evictor.h"
 #include "server/families.h"
 #include "server/front.h"
 #include "server/listen.h"
@@ -27,6 +28,7 @@
 #include "server/subscribe.h"
 #include "server/totals.h"
 #include "shard/journal.h"
+#include "shard/thaw.h"
 #include "store/evict.h"
 
 struct command_table *server_commands(void)
@@ -81,6 +83,8 @@ static void apply_config(void *ctx)
     if (limited && !atomic_exchange(&s->engine->count_bytes, true)) atomic_store(&s->bytes_unknown, true);
     if (!limited) atomic_store(&s->engine->count_bytes, false);
     if (s->journal) journal_set_policy(s->journal, (enum journal_policy)CONFIG_NUM(c, sync_policy));
+    if (s->engine->thaws)
+        tier_set_compression(s->engine->thaws->tier, (enum compress_profile)CONFIG_NUM(c, compression_profile), (size_t)CONFIG_NUM(c, compression_min_size));
     slog_set_level(&s->log, (enum slog_level)CONFIG_NUM(c, log_level));
 }
 
@@ -192,6 +196,26 @@ static void choose_files(struct server *s)
     s->files = s->file_uring ? file_uring_ops(s->file_uring) : &file_disk;
 }
 
+/* ---- the cold tier */
+
+static bool open_cold(struct server *s, const struct datadir *d)
+{
+    if (!d) return true;
+    struct buf path = {0}, error = {0};
+    buf_printf(&path, "%s/cold", d->path);
+    buf_add_byte(&path, '\0');
+    struct tier *t = tier_open(&file_disk, path.p, &s->log, &error);
+    buf_add_byte(&error, '\0');
+    if (!t) slog(&s->log, SLOG_WARNING, "cannot open the cold tier", "error=%s", error.p);
+    buf_fini(&path);
+    buf_fini(&error);
+    if (!t) return false;
+    thaw_open(s->engine, t);
+    apply_config(s);
+    evictor_tick(s);
+    return true;
+}
+
 /* On the recovery's thread, all tokens held. */
 static void loaded(struct server *s)
 {
@@ -226,11 +250,12 @@ static int run(struct server *s, struct datadir *d)
         choose_files(s);
         recover_hold(s);
     }
-    if (listen_open(s) && start_fronts(s)) {
+    if (open_cold(s, d) && listen_open(s) && start_fronts(s)) {
         if (d) recover_start(s, d, loaded);
         else announce(s);
         bool recovered = wait_for_end(s, &set);
         code = close_log(s);
+        if (s->engine->thaws) thaw_close(s->engine->thaws);
         if (!recovered) code = 1;
         slog(&s->log, SLOG_NOTICE, "stopped", "exit=%d", code);
         tear_down(s);

@@ -54,6 +54,7 @@ struct server {
     _Atomic uint64_t replay_errors; /* records that were damaged or did not fit at the last start */
     atomic_int write_error;         /* of the log, a negative errno: writes are refused; 0: none */
     atomic_bool bytes_unknown;      /* maxmemory was just set: the shards' byte counts are of some time ago */
+    _Atomic uint64_t data_limit;    /* maxmemory-policy cold: what the data may take, so that the process keeps to maxmemory */
     _Atomic uint64_t peak_bytes;    /* highest used memory seen: server/sampler.h */
 };
 

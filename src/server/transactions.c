@@ -70,7 +70,7 @@ static bool add_command(const struct routing *to, const struct engine *e, const 
 static bool has_room(struct conn *c)
 {
     struct server *s = c->front->server;
-    return !c->multi.needs_memory || !CONFIG_NUM(s->config, maxmemory) || evictor_make_room(&c->front->worker, s);
+    return !c->multi.needs_memory || !CONFIG_NUM(s->config, maxmemory) || evictor_make_room(&c->front->worker, s) != EVICTOR_NO_ROOM;
 }
 
 void transactions_route(struct conn *c, struct request *r)
@@ -194,11 +194,25 @@ static void exec_command(struct exec *x)
     watch_drop(w, &c->watches);
 }
 
+/* Commands that a transaction may have after one which changes what a database is may see any of them. */
+static bool changes_databases(const struct command *c) { return strcmp(c->name, "select") == 0 || strcmp(c->name, "swapdb") == 0; }
+
+static void each_queued(void *session, command_visit *one, void *ctx)
+{
+    const struct conn *c = session;
+    const struct multi *m = &c->multi;
+    uint16_t db = c->db;
+    if (!c->in_multi || m->broken || m->out_of_memory) return;
+    for (uint32_t i = 0; i < m->n; i++)
+        if (changes_databases(m->commands[i].cmd)) db = UINT16_MAX;
+    for (uint32_t i = 0; i < m->n; i++) one(ctx, m->commands[i].cmd, m->args + m->commands[i].first_arg, m->commands[i].argc, db);
+}
+
 static const struct command rows[] = {
     {.name = "multi", .fn = multi_command, .arity = 1, .class = CLASS_LOCAL, .flags = CMD_NOSCRIPT | CMD_LOADING | CMD_STALE | CMD_FAST | CMD_AT_ONCE,
      .group = "transactions", .since = "1.2.0", .summary = "Starts a transaction.", .args = ""},
     {.name = "exec", .fn = exec_command, .arity = 1, .class = CLASS_LOCAL, .flags = CMD_NOSCRIPT | CMD_LOADING | CMD_STALE | CMD_SKIP_SLOWLOG | CMD_AT_ONCE,
-     .group = "transactions", .since = "1.2.0", .summary = "Executes all commands in a transaction.", .args = ""},
+     .each_inner = each_queued, .group = "transactions", .since = "1.2.0", .summary = "Executes all commands in a transaction.", .args = ""},
     {.name = "discard", .fn = discard_command, .arity = 1, .class = CLASS_LOCAL, .flags = CMD_NOSCRIPT | CMD_LOADING | CMD_STALE | CMD_FAST | CMD_AT_ONCE,
      .group = "transactions", .since = "2.0.0", .summary = "Discards a transaction.", .args = ""},
     {.name = "watch", .fn = watch_command, .arity = -2, .class = CLASS_KEYED, .flags = CMD_NOSCRIPT | CMD_LOADING | CMD_STALE | CMD_FAST | CMD_AT_ONCE | CMD_KEY_ONLY,

@@ -33,6 +33,7 @@ struct worker;
 struct shard;
 struct task;
 struct engine;
+struct thaws;
 struct wal;
 
 /* A message. Embedded in what it carries; belongs to whoever it was sent to until its function has run. */
@@ -114,6 +115,7 @@ struct engine {
     struct engine_hooks hooks;
     uint64_t ticks_per_ms;
     const struct wal *_Atomic wal; /* where the stores' ops go; NULL: there is no log, or not yet */
+    struct thaws *thaws;         /* of cold values (shard/thaw.h); NULL: there are none */
     _Atomic uint64_t slow_ticks; /* UINT64_MAX: never */
     atomic_bool track_latency;
     atomic_bool count_bytes; /* publish each shard's bytes after every command: maxmemory is set */

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "log/wal.h"
+#include "shard/thaw.h"
 #include "shard/wait.h"
 #include "store/interest.h"
 
@@ -256,6 +257,17 @@ static void note_epoch(const struct worker *w, struct task *t, const struct exec
     else if (x->writes && !x->block.wanted) t->epoch = wal_last_epoch(log);
 }
 
+/* The value of a key that the request at pos needs cannot be read: that is its answer. */
+static void answer_unreadable(struct worker *w, struct task *t)
+{
+    struct exec *x = set_up(w, t, &t->requests[t->pos]);
+    size_t reply_at = t->out->len;
+    exec_unreadable(x);
+    count_command(w, t, x, 0, true);
+    if (w->engine->hooks.error) w->engine->hooks.error(w->engine->hooks.ctx, w, slice_of(t->out->p + reply_at, t->out->len - reply_at));
+    if (t->waiter) wait_served(w, t->waiter);
+}
+
 /* Runs the request at pos, all its tokens held. False: it blocked, and the task ends here. */
 static bool run_request(struct worker *w, struct task *t, struct shard *s)
 {
@@ -268,6 +280,7 @@ static bool run_request(struct worker *w, struct task *t, struct shard *s)
     x->shard = s ? s->id : EXEC_NO_SHARD;
     call(w, t, x);
     note_epoch(w, t, x);
+    if (unlikely(t->thaw != NULL)) thaw_settle(w, t, x->ops);
     if (unlikely(x->block.wanted)) {
         t->blocked = wait_again(w, t, x, r);
         return false;
@@ -317,24 +330,31 @@ static void step(struct task *t)
     if (unlikely(t->out_max && t->out->len >= t->out_max)) t->end = t->pos;
 }
 
-/* Runs the requests from pos on that need just this shard, whose token is held. False: the task ends early (blocked). */
+/* Runs the requests from pos on that need just this shard, whose token is held. False: the task has gone to read a cold value. */
 static bool run_on(struct worker *w, struct task *t, struct shard *s)
 {
     uint32_t n = 0;
     bool go_on = true;
+    enum thaw_state cold = THAW_READY;
     while (go_on && t->pos < t->end && n < HOLD_MAX) {
         const struct request *r = &t->requests[t->pos];
         if (r->kind != REQUEST_ONE || r->shard != s->id) break;
         if (!r->touched && t->end - t->pos > 1) look_ahead(t, s);
         task_enter(w, s);
-        go_on = run_request(w, t, s);
+        if (thaw_may_need(t, s)) cold = thaw_prepare(w, t);
+        if (unlikely(cold == THAW_AWAY)) break;
+        if (unlikely(cold == THAW_UNREADABLE)) answer_unreadable(w, t);
+        else go_on = run_request(w, t, s);
+        cold = THAW_READY;
         step(t);
         n++;
         if (unlikely(interest_any_ready(s->store->interests))) wait_serve(w, s);
     }
     count_shard(w, s, t, n);
     if (!go_on) t->end = t->pos;
-    return go_on;
+    if (likely(cold != THAW_AWAY)) return true;
+    thaw_send(w, t);
+    return false;
 }
 
 /* One shard of a request that visits each; the token is held. */
@@ -388,7 +408,24 @@ static void touch_keys(const struct worker *w, const struct task *t, const struc
     }
 }
 
-/* Runs a request that holds several shards and releases all but `keep`. False: it was an attempt that found nothing; its waiter is
+/* The lowest last: as long as it is held nobody can end the waiter that owns ids. */
+static void release_many(struct worker *w, struct shard *shards, const uint16_t *ids, uint32_t n, const struct shard *keep)
+{
+    for (uint32_t i = n; i-- > 0;) {
+        struct shard *s = &shards[ids[i]];
+        if (s != keep) engine_release(w, s);
+    }
+}
+
+/* Whether the request at pos, whose tokens are held, can run as far as cold values are concerned. */
+static enum thaw_state thaw_many(struct worker *w, struct task *t, const uint16_t *ids, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (thaw_may_need(t, &w->engine->shards[ids[i]])) return t->with_all ? THAW_READY : thaw_prepare(w, t);
+    return THAW_READY;
+}
+
+/* Runs a request that holds several shards and releases all but `keep`. False: it has gone to read cold values; or it was an attempt that found nothing; its waiter is
  * back in line, and as soon as the tokens are free another thread may try again: the task is not ours any more. */
 static bool run_many(struct worker *w, struct task *t, const struct shard *keep)
 {
@@ -398,7 +435,16 @@ static bool run_many(struct worker *w, struct task *t, const struct shard *keep)
     const uint16_t *ids = t->shards + r->first_shard;
     uint32_t n = r->n_shards;
     for (uint32_t i = 0; i < n; i++) task_enter(w, &shards[ids[i]]);
-    bool go_on = run_request(w, t, NULL);
+    enum thaw_state cold = thaw_many(w, t, ids, n);
+    if (unlikely(cold == THAW_AWAY)) {
+        t->held = 0;
+        release_many(w, shards, ids, n, keep);
+        thaw_send(w, t);
+        return false;
+    }
+    bool go_on = true;
+    if (unlikely(cold == THAW_UNREADABLE)) answer_unreadable(w, t);
+    else go_on = run_request(w, t, NULL);
     for (uint32_t i = 0; i < n; i++) {
         struct shard *s = &shards[ids[i]];
         count_shard(w, s, t, 1);
@@ -410,10 +456,7 @@ static bool run_many(struct worker *w, struct task *t, const struct shard *keep)
         t->held = 0;
         if (!go_on) t->end = t->pos;
     }
-    for (uint32_t i = n; i-- > 0;) { /* the lowest last: as long as it is held nobody can end the waiter that owns ids */
-        struct shard *s = &shards[ids[i]];
-        if (s != keep) engine_release(w, s);
-    }
+    release_many(w, shards, ids, n, keep);
     if (n == 0) engine_release_rest(w);
     return ours;
 }
@@ -450,7 +493,9 @@ static bool arrive(struct worker *w, struct shard *s, struct mail *m)
 {
     struct task *t = (struct task *)m;
     switch (t->requests[t->pos].kind) {
-    case REQUEST_ONE: run_on(w, t, s); break;
+    case REQUEST_ONE:
+        if (!run_on(w, t, s)) return true;
+        break;
     case REQUEST_EACH: run_each(w, t, s); break;
     default:
         t->held++;
@@ -485,9 +530,11 @@ static bool advance(struct worker *w, struct task *t)
             continue;
         }
         if (!engine_try(s)) return go_to(w, t, s);
-        if (r->kind == REQUEST_ONE) run_on(w, t, s);
+        bool ours = true;
+        if (r->kind == REQUEST_ONE) ours = run_on(w, t, s);
         else run_each(w, t, s);
         engine_release(w, s);
+        if (!ours) return false;
     }
     return true;
 }
@@ -518,7 +565,13 @@ void task_pump(struct worker *w)
 bool task_attempt(struct worker *w, struct task *t, struct shard *s)
 {
     t->pos = 0;
-    if (!run_request(w, t, s)) return false;
+    enum thaw_state cold = thaw_may_need(t, s) ? thaw_prepare(w, t) : THAW_READY;
+    if (unlikely(cold == THAW_AWAY)) {
+        thaw_send(w, t);
+        return false;
+    }
+    if (unlikely(cold == THAW_UNREADABLE)) answer_unreadable(w, t);
+    else if (!run_request(w, t, s)) return false;
     t->pos = t->end = 1;
     go_home(w, t);
     return true;

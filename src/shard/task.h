@@ -9,6 +9,7 @@
 #pragma once
 #include "shard/engine.h"
 
+struct thaw;
 struct waiter;
 
 enum request_kind {
@@ -40,6 +41,7 @@ struct task {
     void (*with_all)(struct worker *w, struct task *t);
     void *session;           /* handed to commands */
     struct waiter *waiter;   /* this task is the attempt of a blocked command */
+    struct thaw *thaw;       /* cold values that the request at pos needs (shard/thaw.h) */
     struct waiter *blocked;  /* set when the request at pos - 1 blocked: the task ended there */
     struct request *requests;
     struct slice *args;

@@ -332,7 +332,7 @@ static void several_threads_put_get_and_drop(void **state)
     struct tier *t = tier_open(&file_disk, dir, NULL, &error);
     assert_non_null(t);
     tier_set_pending_max(t, 1 << 20);
-    tier_start(t, NULL, NULL, NULL);
+    tier_start(t, NULL, NULL);
     pthread_t threads[THREADS];
     struct user *users = mem_zalloc(THREADS * sizeof *users);
     for (unsigned i = 0; i < THREADS; i++) {
