@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,6 +28,7 @@ static const char help[] =
     "  export   the keys as lines of JSON, to standard output or to FILE\n"
     "\n"
     "PATH is a dump (.dump), a segment of a log (.wal), a dump of Redis (.rdb), a data directory, or one of its layout folders.\n"
+    "Exporting a directory gives the keys that a server would have after a start on it: its newest good dump, then its log.\n"
     "Exporting a segment gives the ops that are in it. Nothing on disk is ever changed; the directory may be in use.\n"
     "\n"
     "Exit status: 0 all is in order, 1 something is not or could not be read, 2 the command line is wrong.\n";
@@ -122,7 +124,8 @@ static bool do_shard_files(struct tool *t, const struct layout *l, uint32_t shar
 
 static bool do_layout(struct tool *t, const struct layout *l)
 {
-    if (t->verb == EXPORT) return trouble(l->path, "only single files can be exported");
+    if (t->verb == EXPORT && !l->has_seed) return trouble(l->path, "without a dump in it, the file SHERD of its data directory is needed to export it");
+    if (t->verb == EXPORT) return dumplayout_export(&t->export, l->path, l->shards, l->seed, t->now_ms);
     bool good = true;
     for (uint32_t i = 0; i < l->shards; i++) good &= do_shard_files(t, l, i);
     return good;
@@ -253,6 +256,14 @@ static bool run_export(struct tool *t)
     return good;
 }
 
+/* Files are mapped; a server that works on them may cut one. */
+static void on_cut_file(int signal_number)
+{
+    static const char text[] = "sherd: a file became shorter while it was read: is a server working on it?\n";
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) _exit(EXIT_TROUBLE);
+    _exit(EXIT_TROUBLE);
+}
+
 int dumptool_run(int argc, char **argv)
 {
     struct tool t = {.now_ms = clock_unix_ms()};
@@ -262,6 +273,7 @@ int dumptool_run(int argc, char **argv)
         fputs(help, stderr);
         return EXIT_USAGE;
     }
+    signal(SIGBUS, on_cut_file);
     bool good = t.verb == EXPORT ? run_export(&t) : run(&t);
     if (t.verb == VERIFY) printf("%" PRIu64 " files, %" PRIu64 " faults\n", t.files, t.faults);
     return good && fflush(stdout) == 0 ? EXIT_WELL : EXIT_TROUBLE;

@@ -34,3 +34,6 @@ struct dumpexport {
 bool dumpexport_key(struct dumpexport *x, uint64_t db, struct slice key, int64_t expiry_ms, struct slice image); /* false: the value is not valid */
 void dumpexport_flush(struct dumpexport *x, bool all); /* hands the lines on when there are enough of them */
 bool dumpexport_file(struct dumpexport *x, const struct dumptool_file *f); /* false: the file is damaged, which was told; or x->error */
+/* The keys that a server would have after a start on this layout; those past their expiry are left out. Nothing on disk is changed. False: it cannot be loaded, or some of it
+ * was damaged; which was told. */
+bool dumplayout_export(struct dumpexport *x, const char *layout, uint32_t shards, uint64_t seed, int64_t now_ms);

@@ -78,6 +78,63 @@ def test_a_segment_exports_its_ops(make_server, tmp_path):
     assert sherd("dump", "verify", tmp_path / "data").returncode == 0
 
 
+def keys_of(client):
+    return {db: dict(zip(keys, c.mget(keys))) for db in range(16) for c in [client(db=db, decode_responses=False)] for keys in [c.keys("*")] if keys}
+
+
+def files_of(data):
+    return {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
+
+
+def test_a_directory_exports_what_a_start_would_have(make_server, imported):
+    """A dump, and a log behind it: keys of the dump are changed, deleted, joined by new ones; one has expired."""
+    server = make_server(data=imported, args=["--appendfsync", "always"])
+    client = server.client()
+    assert client.get("string") == "hello"
+    for key in client.keys("*"):
+        if client.type(key) != "string":
+            client.delete(key)
+    client.select(15)
+    client.delete("key in 15")
+    client.select(0)
+    client.set("string", "changed")
+    client.set("soon", "x", px=1)
+    client.delete("string:int8")
+    with client.pipeline() as pipe:
+        for i in range(500):
+            pipe.set(f"new:{i}", i, px=100000000 if i % 2 else None)
+        pipe.execute()
+    expected = keys_of(server.client)
+    assert "in use by a server" in sherd("dump", "info", imported).stderr
+    server.kill()
+    before = files_of(imported)
+    for path in (imported, imported / "layout-1"):
+        lines = exported(path)
+        found = {}
+        for line in lines:
+            found.setdefault(line["db"], {})[plain(line["key"])] = plain(line["value"])
+        assert found == expected
+        assert sum(line["expires_ms"] is not None for line in lines) == 251
+    assert files_of(imported) == before
+
+
+def test_a_directory_in_use_is_exported_with_a_warning(make_server, tmp_path):
+    server = make_server(data=tmp_path / "data", args=["--appendfsync", "always"])
+    server.client().set("k", "v")
+    done = sherd("dump", "export", tmp_path / "data")
+    assert done.returncode == 0 and "in use by a server" in done.stderr
+    assert json.loads(done.stdout)["key"] == "k"
+    assert server.client().set("k", "w")
+
+
+def test_a_damaged_directory_exports_what_can_be_had_and_says_so(make_server, imported):
+    path = dumps_of(imported)[0]
+    path.write_bytes(path.read_bytes()[:-1])
+    done = sherd("dump", "export", imported)
+    assert done.returncode == 1 and done.stdout == ""
+    assert str(imported) in done.stderr
+
+
 def test_output_goes_into_a_file(tmp_path):
     done = sherd("dump", "export", RDB, "--output", tmp_path / "out.jsonl")
     assert done.returncode == 0 and done.stdout == ""

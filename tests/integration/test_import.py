@@ -94,6 +94,22 @@ def test_a_server_has_every_key_of_the_dump(redis_reference, make_server, proces
     assert contents(server) == expected
 
 
+@pytest.mark.parametrize("workers", [2, 5])
+def test_a_data_directory_has_every_key_of_the_dump(source, make_server, tmp_path, workers):
+    """With as many workers as the directory was made for, and with others; and what is written afterwards joins it."""
+    reference, dump = source
+    done = sherd("import", dump, "--data", tmp_path / "data", "--workers", 2)
+    assert done.returncode == 3 and done.stdout.startswith("421 keys imported"), done.stderr
+    server = make_server(data=tmp_path / "data", workers=workers)
+    expected = contents(reference)
+    assert contents(server) == expected
+    server.client().set("later", "x")
+    server.stop()
+    server = make_server(data=tmp_path / "data", workers=workers)
+    expected[0][b"later"] = ("string", b"x", -1)
+    assert contents(server) == expected
+
+
 def test_keys_that_are_there_already_are_an_error_or_replaced_or_kept(source, server):
     reference, dump = source
     client = server.client()
