@@ -127,7 +127,7 @@ def test_a_directory_in_use_is_exported_with_a_warning(make_server, tmp_path):
     assert server.client().set("k", "w")
 
 
-def test_a_damaged_directory_exports_what_can_be_had_and_says_so(make_server, imported):
+def test_a_directory_whose_only_dump_is_damaged_is_refused(imported):
     path = dumps_of(imported)[0]
     path.write_bytes(path.read_bytes()[:-1])
     done = sherd("dump", "export", imported)
