@@ -40,7 +40,7 @@ struct wal_shard {
     bool unsynced, rotate; /* rotate: the next write starts a new segment, though this one is not full */
     uint64_t next_number;
     uint64_t room_end; /* the file's length, if there is room in it; else not more than the segment's bytes */
-    _Atomic uint64_t info_bytes, info_segments, info_records;
+    _Atomic uint64_t info_bytes, info_segments, info_records, info_written;
 };
 
 struct wal {
@@ -353,6 +353,7 @@ static void note_shard_written(const struct wal *w, struct wal_shard *s)
     s->unsynced = true;
     atomic_fetch_add_explicit(&s->info_bytes, s->closed.len, memory_order_relaxed);
     atomic_fetch_add_explicit(&s->info_records, s->closed_records, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->info_written, s->closed.len, memory_order_relaxed);
 }
 
 static void note_written(struct wal *w)
@@ -500,4 +501,5 @@ void wal_shard_info(const struct wal *w, uint32_t shard, struct wal_info *info)
     info->bytes = atomic_load_explicit(&s->info_bytes, memory_order_relaxed);
     info->segments = atomic_load_explicit(&s->info_segments, memory_order_relaxed);
     info->records = atomic_load_explicit(&s->info_records, memory_order_relaxed);
+    info->written = atomic_load_explicit(&s->info_written, memory_order_relaxed);
 }

@@ -68,7 +68,7 @@ int wal_drop_before(struct wal *w, wal_epoch epoch);
 
 struct wal_info {
     uint64_t bytes, segments; /* of one shard, on disk */
-    uint64_t records;         /* written since wal_open */
+    uint64_t records, written; /* records and bytes written since wal_open */
 };
 void wal_shard_info(const struct wal *w, uint32_t shard, struct wal_info *info); /* any thread */
 wal_epoch wal_written_epoch(const struct wal *w);                                /* any thread */

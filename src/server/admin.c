@@ -7,8 +7,6 @@
 #include "server/conn.h"
 #include "server/families.h"
 #include "server/front.h"
-#include "log/wal.h"
-#include "shard/journal.h"
 
 static struct server *server_of(const struct exec *x) { return conn_of(x)->front->server; }
 
@@ -54,51 +52,6 @@ static void cmd_shutdown(struct exec *x)
         conn_of(x)->close_after_reply = true; /* there is no reply: that the connection ends is the answer */
         server_stop(server_of(x));
     }
-}
-
-/* ---- saving: everything is in the log already; saving makes it durable now */
-
-static void cmd_save(struct exec *x)
-{
-    struct conn *c = conn_of(x);
-    struct server *s = server_of(x);
-    if (!s->journal) {
-        reply_error(&x->out, ephemeral);
-        return;
-    }
-    int error = journal_error(s->journal);
-    if (error) {
-        reply_errorf(&x->out, "MISCONF Errors writing to the log: %s. Nothing can be saved.", strerror(-error));
-        return;
-    }
-    uint64_t epoch = wal_last_epoch(s->wal);
-    if (epoch > c->epoch) c->epoch = epoch;
-    c->wants_sync = true; /* the reply leaves when it is true */
-    reply_ok(&x->out);
-}
-
-static void cmd_bgsave(struct exec *x)
-{
-    struct server *s = server_of(x);
-    if (x->argc > 2 || (x->argc == 2 && !slice_is(x->argv[1], "schedule"))) {
-        exec_syntax(x);
-    } else if (!s->journal) {
-        reply_error(&x->out, ephemeral);
-    } else {
-        journal_want_flush(s->journal);
-        reply_simple(&x->out, "Background saving started");
-    }
-}
-
-static void cmd_lastsave(struct exec *x)
-{
-    const struct server *s = server_of(x);
-    reply_int(&x->out, (s->journal ? journal_last_sync_ms(s->journal) : s->started_ms) / 1000);
-}
-
-static void cmd_bgrewriteaof(struct exec *x)
-{
-    reply_error(&x->out, "ERR the log is compacted when the server starts; doing it while it runs is not available in this version");
 }
 
 /* ---- replication: this server is a master without replicas */
@@ -198,14 +151,6 @@ static const struct command rows[] = {
      .summary = "Waits for replicas to confirm earlier writes; there are none, so the answer is 0.", .args = "numreplicas timeout"},
     {.name = "shutdown", ADMIN, .fn = cmd_shutdown, .arity = -1, .flags = CMD_ADMIN | CMD_NOSCRIPT | CMD_LOADING | CMD_STALE | CMD_NO_MULTI,
      .since = "1.0.0", .summary = "Stops the server.", .args = "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]"},
-    {.name = "save", ADMIN, .fn = cmd_save, .arity = 1, .flags = CMD_ADMIN | CMD_NOSCRIPT | CMD_NO_MULTI, .since = "1.0.0",
-     .summary = "Makes all writes up to now durable and answers when they are.", .args = ""},
-    {.name = "bgsave", ADMIN, .fn = cmd_bgsave, .arity = -1, .flags = CMD_ADMIN | CMD_NOSCRIPT, .since = "1.0.0",
-     .summary = "Makes all writes up to now durable soon.", .args = "[SCHEDULE]"},
-    {.name = "bgrewriteaof", ADMIN, .fn = cmd_bgrewriteaof, .arity = 1, .flags = CMD_ADMIN | CMD_NOSCRIPT, .since = "1.0.0",
-     .summary = "Answers an error: the log is compacted when the server starts.", .args = ""},
-    {.name = "lastsave", ADMIN, .fn = cmd_lastsave, .arity = 1, .flags = CMD_LOADING | CMD_STALE | CMD_FAST, .since = "1.0.0",
-     .summary = "Returns when writes were last made durable, in unix seconds.", .args = ""},
     {.name = "replicaof", ADMIN, .fn = cmd_replicaof, .arity = 3, .flags = CMD_ADMIN | CMD_NOSCRIPT | CMD_STALE, .since = "5.0.0",
      .summary = "Accepts NO ONE; replication is not available in this version.", .args = "NO ONE"},
     {.name = "slaveof", ADMIN, .fn = cmd_replicaof, .arity = 3, .flags = CMD_ADMIN | CMD_NOSCRIPT | CMD_STALE, .since = "1.0.0",

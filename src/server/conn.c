@@ -13,6 +13,7 @@
 #include "server/stats.h"
 #include "server/subscribe.h"
 #include "server/transactions.h"
+#include "shard/dumper.h"
 #include "shard/journal.h"
 
 enum {
@@ -484,12 +485,32 @@ static void answer_protocol_error(struct conn *c)
     c->close_after_reply = true;
 }
 
-/* The replies tell of ops that the log has not made durable: they wait, and the connection with them. */
+/* SAVE had answered OK on the understanding that it waits: when the dump failed, an error takes that answer's place. */
+static void settle_save(struct conn *c)
+{
+    static const char ok[] = "+OK\r\n";
+    int error = 0;
+    if (!c->dump_ticket) return;
+    dumper_is_done(server_of(c)->dumper, c->dump_ticket, &error);
+    c->dump_ticket = 0;
+    size_t end = c->save_at + strlen(ok);
+    if (!error || c->out.len < end || memcmp(c->out.p + c->save_at, ok, strlen(ok)) != 0) return; /* CLIENT REPLY OFF took the answer away */
+    struct buf behind = {0};
+    buf_add(&behind, c->out.p + end, c->out.len - end);
+    c->out.len = c->save_at;
+    struct reply r = {.out = &c->out, .resp = c->resp};
+    reply_errorf(&r, "ERR the dump failed: %s", strerror(-error));
+    buf_add_slice(&c->out, buf_slice(&behind));
+    buf_fini(&behind);
+}
+
+/* The replies tell of ops that the log has not made durable, or of a dump: they wait, and the connection with them. */
 static bool hold(struct conn *c)
 {
-    if (likely(!server_of(c)->journal) || !c->epoch || conn_may_send(c)) {
+    if (likely(!server_of(c)->journal) || (!c->epoch && !c->dump_ticket)) return false;
+    if (conn_may_send(c)) {
+        settle_save(c);
         c->epoch = 0;
-        c->wants_sync = false;
         return false;
     }
     front_hold(c->front, c);
@@ -498,8 +519,9 @@ static bool hold(struct conn *c)
 
 bool conn_may_send(const struct conn *c)
 {
-    struct journal *j = server_of(c)->journal;
-    return c->wants_sync ? journal_flush(j, &c->front->worker, c->epoch) : journal_allows(j, c->epoch);
+    const struct server *s = server_of(c);
+    int error;
+    return journal_allows(s->journal, c->epoch) && (!c->dump_ticket || dumper_is_done(s->dumper, c->dump_ticket, &error));
 }
 
 /* False: the connection was closed, perhaps freed. */
@@ -552,7 +574,8 @@ void conn_drained(struct conn *c) { close_if_done(c); }
 
 void conn_release(struct conn *c)
 {
-    c->held = c->wants_sync = false;
+    c->held = false;
+    settle_save(c);
     c->epoch = 0;
     take_pushes(c);
     front_ready(c->front, c);

@@ -55,6 +55,8 @@ struct conn {
     char *protocol_error; /* answered when everything before it is */
     struct buf out;       /* T: replies not yet sent */
     uint64_t epoch;       /* of the log: what must be durable before they may be; 0: nothing */
+    uint64_t dump_ticket; /* T: SAVE: and this dump must have ended; 0: none */
+    size_t save_at;       /* T: where in `out` SAVE's answer stands */
 
     uint16_t db;            /* T */
     uint8_t resp;           /* T */
@@ -66,7 +68,6 @@ struct conn {
     bool closing;           /* close as soon as nothing is under way */
     bool close_after_reply; /* T */
     bool paused;            /* held: by CLIENT PAUSE, or because it publishes too fast */
-    bool wants_sync;        /* T: SAVE: the held replies wait until the log is synced, whatever the policy */
     bool held;              /* its replies wait for the log; it is on the front's list of such */
     bool in_multi;          /* T */
     bool no_evict, no_touch;

@@ -30,6 +30,7 @@ struct part { /* a shard's */
     struct store *store;
     struct fileview dump; /* open while a set is looked at, and of the chosen one */
     struct dumpfile_info info;
+    uint64_t dump_bytes;  /* of the chosen set's file */
     bool dump_damaged;
     uint64_t entries, unfit;
     struct buf error;
@@ -345,6 +346,7 @@ static int load_dump(struct part *p)
 {
     struct dumpfile_reader r;
     dumpfile_reader_init(&r, p->dump.bytes);
+    p->dump_bytes = p->dump.bytes.n;
     int rc = read_dump(p, &r);
     dumpfile_reader_fini(&r);
     fileview_close(&p->dump);
@@ -414,11 +416,16 @@ int loader_finish(struct loader *l, struct buf *error)
 
 void loader_result(const struct loader *l, struct loader_result *out)
 {
-    *out = (struct loader_result){.dump_epoch = l->epoch};
+    *out = (struct loader_result){.dump = {.any = l->has_set, .epoch = l->epoch, .cut_ms = l->parts[0].info.header.cut_ms}};
     replay_result(l->replay, &out->log);
     out->errors = out->log.bad_records;
     for (uint32_t i = 0; i < l->o.shards; i++) {
-        out->dump_entries += l->parts[i].entries;
-        out->errors += l->parts[i].unfit;
+        const struct part *p = &l->parts[i];
+        out->dump.entries += p->entries;
+        out->dump.raw_bytes += p->info.raw_bytes;
+        out->dump.stored_bytes += p->info.stored_bytes;
+        out->dump.file_bytes += p->dump_bytes;
+        out->errors += p->unfit;
     }
+    if (!l->has_set) out->dump = (struct dumper_past){0};
 }

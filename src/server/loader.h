@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "log/wal.h"
+#include "shard/dumper.h"
 
 struct file_ops;
 struct loader;
@@ -37,8 +38,7 @@ struct loader_options {
 
 struct loader_result {
     struct wal_replay log;
-    wal_epoch dump_epoch;  /* of the set that was loaded */
-    uint64_t dump_entries;
+    struct dumper_past dump; /* the set that was loaded */
     uint64_t errors;       /* damaged, missing or unfit, skipped */
 };
 

@@ -19,7 +19,8 @@ enum {
 struct recovery {
     struct server *server;
     struct datadir *dir;
-    void (*loaded)(struct server *s);
+    recover_loaded *loaded;
+    struct dumper_past newest; /* dump set of the layout in use */
     pthread_t thread;
     bool failed;
     int64_t start_ms, next_tell_ms; /* next_tell_ms: front 0's */
@@ -54,9 +55,9 @@ static void tell_result(const struct recovery *r, const struct loader_result *n,
 {
     const struct slog *log = &r->server->log;
     double seconds = (double)(clock_unix_ms() - r->start_ms) / 1000;
-    if (n->dump_entries)
-        slog(log, SLOG_NOTICE, "dump loaded", "epoch=%llu entries=%llu", (unsigned long long)n->dump_epoch, (unsigned long long)n->dump_entries);
-    if (n->log.records || n->log.torn_bytes || n->dump_entries)
+    if (n->dump.entries)
+        slog(log, SLOG_NOTICE, "dump loaded", "epoch=%llu entries=%llu", (unsigned long long)n->dump.epoch, (unsigned long long)n->dump.entries);
+    if (n->log.records || n->log.torn_bytes || n->dump.entries)
         slog(log, SLOG_NOTICE, "log replayed", "records=%llu bytes=%llu keys=%llu seconds=%.2f torn_bytes=%llu", (unsigned long long)n->log.records,
              (unsigned long long)n->log.bytes, (unsigned long long)keys, seconds, (unsigned long long)n->log.torn_bytes);
     if (n->log.note[0] && !n->errors) slog(log, SLOG_NOTICE, "the end of the log was cut", "what=%s", n->log.note);
@@ -77,6 +78,7 @@ static bool load_in_place(struct recovery *r, struct loader *l, const char *dir,
     loader_result(l, &n);
     atomic_store(&s->replay_errors, n.errors);
     tell_result(r, &n, count_keys(s->engine->stores, s->engine->route.shards));
+    r->newest = n.dump;
     return open_log(s, dir, n.log.last, error);
 }
 
@@ -107,7 +109,7 @@ static bool write_layout(struct recovery *r, struct store *const *from, const ch
                           .min_size = (size_t)CONFIG_NUM(s->config, compression_min_size),
                           .threads = true,
                           .stop = &s->stopping};
-    return datadir_make_layout(r->dir, r->dir->layout + 1, error) == 0 && relayout_write(&to, from, r->dir->shards, e->stores, error) == 0;
+    return datadir_make_layout(r->dir, r->dir->layout + 1, error) == 0 && relayout_write(&to, from, r->dir->shards, e->stores, &r->newest, error) == 0;
 }
 
 /* The old layout is as it was until the identity names the new one; its log is not cut. */
@@ -186,7 +188,9 @@ static void *run(void *arg)
     struct buf error = {0};
     if (load(r, &error)) {
         prepare_shards(s->engine);
-        r->loaded(s);
+        char *layout = datadir_layout_path(r->dir, r->dir->layout);
+        r->loaded(s, layout, &r->newest);
+        mem_free(layout);
     } else {
         give_up(r, &error);
     }
@@ -210,7 +214,7 @@ void recover_hold(struct server *s)
     }
 }
 
-void recover_start(struct server *s, struct datadir *d, void (*loaded)(struct server *s))
+void recover_start(struct server *s, struct datadir *d, recover_loaded *loaded)
 {
     struct recovery *r = s->recovery;
     r->dir = d;

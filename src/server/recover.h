@@ -10,10 +10,12 @@
 #pragma once
 #include "server/datadir.h"
 #include "server/server.h"
+#include "shard/dumper.h"
 
 void recover_hold(struct server *s);
-/* Keeps d. loaded(s) is called on the recovery's thread with all tokens held, s->wal open and the stores full; it clears s->loading. */
-void recover_start(struct server *s, struct datadir *d, void (*loaded)(struct server *s));
+/* Called on the recovery's thread with all tokens held, s->wal open and the stores full; clears s->loading. Told the folder of the layout in use and what its newest dump set is. */
+typedef void recover_loaded(struct server *s, const char *layout, const struct dumper_past *newest);
+void recover_start(struct server *s, struct datadir *d, recover_loaded *loaded); /* keeps d */
 /* After s->stopping was set: waits for the recovery's end. False: it had failed, the reason is logged and nothing on disk was lost. */
 bool recover_join(struct server *s);
 void recover_free(struct server *s); /* after the workers have ended */

@@ -100,24 +100,26 @@ static int make_folders(const struct relayout *r)
     return rc ? rc : r->files->sync_dir(r->files->ctx, r->dir);
 }
 
-static int write_set(struct move *m)
+static int write_set(struct move *m, struct dumper_past *written)
 {
+    int64_t now_ms = clock_unix_ms();
     const struct relayout *r = m->r;
     int rc = dumpset_new(&m->set, r->files, r->dir, r->shards);
     if (rc == 0) {
-        dumpset_begin(m->set, &(struct dumpset_header){.epoch = RELAYOUT_EPOCH, .seed = r->seed, .cut_ms = clock_unix_ms()}, r->profile, r->min_size);
+        dumpset_begin(m->set, &(struct dumpset_header){.epoch = RELAYOUT_EPOCH, .seed = r->seed, .cut_ms = now_ms}, r->profile, r->min_size);
         rc = loader_parallel(r->shards, r->threads, fill, m);
     }
     if (rc == 0) rc = dumpset_finish(m->set);
+    *written = dumper_past_of(dumpset_totals(m->set), RELAYOUT_EPOCH, now_ms);
     dumpset_free(m->set);
     return rc;
 }
 
-int relayout_write(const struct relayout *r, struct store *const *from, uint32_t n_from, struct store *const *to, struct buf *error)
+int relayout_write(const struct relayout *r, struct store *const *from, uint32_t n_from, struct store *const *to, struct dumper_past *written, struct buf *error)
 {
     struct move m = {.r = r, .route = {.seed = r->seed, .shards = r->shards}, .from = from, .to = to, .n_from = n_from};
     int rc = make_folders(r);
-    if (rc == 0) rc = write_set(&m);
+    if (rc == 0) rc = write_set(&m, written);
     if (rc) buf_printf(error, "%s: the new layout cannot be written: %s", r->dir, strerror(-rc));
     return rc;
 }

@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/compress.h"
+#include "shard/dumper.h"
 
 struct file_ops;
 struct store;
@@ -26,5 +27,5 @@ struct relayout {
     const atomic_bool *stop; /* when it becomes true it ends soon with -ECANCELED; may be NULL */
 };
 
-/* from keeps its content; to are empty stores, [shards]. Gives 0, or -errno and a reason. */
-int relayout_write(const struct relayout *r, struct store *const *from, uint32_t n_from, struct store *const *to, struct buf *error);
+/* from keeps its content; to are empty stores, [shards]. Gives 0 and what the set is, or -errno and a reason. */
+int relayout_write(const struct relayout *r, struct store *const *from, uint32_t n_from, struct store *const *to, struct dumper_past *written, struct buf *error);

@@ -23,6 +23,7 @@
 #include "server/notify.h"
 #include "server/recover.h"
 #include "server/sampler.h"
+#include "server/saves.h"
 #include "server/slowlog.h"
 #include "server/stats.h"
 #include "server/subscribe.h"
@@ -37,7 +38,7 @@ struct command_table *server_commands(void)
         strings_family, keys_family, expiry_family, lists_family, hashes_family, sets_family,
         zsets_family, zpops_family, zranges_family, zstores_family, bits_family, hll_family, sort_family, restore_family,
         transactions_family, subscribe_family, connection_family, clients_family, configs_family,
-        catalog_family, info_family, slowlog_family, latency_family, memory_family, debug_family, stats_family, admin_family,
+        catalog_family, info_family, slowlog_family, latency_family, memory_family, debug_family, stats_family, admin_family, saves_family,
     };
     return command_table_new(families, sizeof families / sizeof families[0]);
 }
@@ -85,6 +86,7 @@ static void apply_config(void *ctx)
     if (s->journal) journal_set_policy(s->journal, (enum journal_policy)CONFIG_NUM(c, sync_policy));
     if (s->engine->thaws)
         tier_set_compression(s->engine->thaws->tier, (enum compress_profile)CONFIG_NUM(c, compression_profile), (size_t)CONFIG_NUM(c, compression_min_size));
+    saves_apply_config(s);
     slog_set_level(&s->log, (enum slog_level)CONFIG_NUM(c, log_level));
 }
 
@@ -217,12 +219,15 @@ static bool open_cold(struct server *s, const struct datadir *d)
 }
 
 /* On the recovery's thread, all tokens held. */
-static void loaded(struct server *s)
+static void loaded(struct server *s, const char *layout, const struct dumper_past *past)
 {
     struct journal *j = journal_new(s->engine, s->wal, (enum journal_policy)CONFIG_NUM(s->config, sync_policy), journal_told, s);
     s->journal = j;
     journal_set_policy(j, (enum journal_policy)CONFIG_NUM(s->config, sync_policy)); /* it may have changed before there was a journal to tell */
+    saves_open(s, layout, past);
+    saves_apply_config(s);
     journal_start(j);
+    dumper_start(s->dumper);
     atomic_store(&s->loading, false);
     announce(s);
 }
@@ -230,8 +235,10 @@ static void loaded(struct server *s)
 /* After the fronts have ended: everything that was acknowledged becomes durable. */
 static int close_log(struct server *s)
 {
+    if (s->dumper) dumper_stop(s->dumper);
     int rc = s->journal ? journal_stop(s->journal) : 0;
     if (rc < 0) slog(&s->log, SLOG_WARNING, "the last writes could not be made durable", "error=%s", strerror(-rc));
+    if (s->dumper) dumper_free(s->dumper);
     if (s->journal) journal_free(s->journal);
     if (s->wal) wal_close(s->wal);
     if (s->recovery) recover_free(s);

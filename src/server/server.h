@@ -19,6 +19,7 @@ struct journal;
 struct file_ops;
 struct file_uring;
 struct pager;
+struct dumper;
 struct error_counts;
 struct recovery;
 
@@ -33,6 +34,7 @@ struct server {
     struct file_uring *file_uring; /* NULL: plain calls */
     _Atomic(struct wal *) wal;         /* NULL: ephemeral, or still loading */
     _Atomic(struct journal *) journal; /* NULL: ephemeral, or still loading */
+    _Atomic(struct dumper *) dumper;   /* NULL: ephemeral, or still loading */
     struct recovery *recovery;         /* server/recover.h; NULL: ephemeral */
     struct pubsub *pubsub;
     struct slowlog *slowlog;

@@ -21,6 +21,11 @@ struct hook { /* what a store's op hook needs to know */
     uint32_t shard;
 };
 
+struct cut_request {
+    journal_cut *call;
+    void *ctx;
+};
+
 struct journal {
     struct engine *engine;
     struct wal *wal;
@@ -33,7 +38,10 @@ struct journal {
     struct task closer;   /* takes all tokens and closes the epoch */
     struct mail start;    /* asks worker 0 to run the closer */
     _Atomic int error;
-    atomic_bool flush_wanted; /* SAVE: sync the next epoch at once */
+    struct cut_request cut_request;
+    _Atomic(struct cut_request *) cut;  /* &cut_request: asked for and not yet taken */
+    _Atomic wal_epoch drop_before;      /* 0: nothing to drop */
+    atomic_bool hold_back;
     _Atomic int64_t synced_ms;
     pthread_t thread;
     pthread_mutex_t lock; /* the fields below */
@@ -65,7 +73,13 @@ static void part_done(struct journal *j)
 static void close_epoch(struct worker *w, struct task *t)
 {
     struct journal *j = t->session;
-    if (wal_cut(j->wal)) wake(j);
+    bool closed = wal_cut(j->wal) != 0;
+    struct cut_request *cut = atomic_exchange(&j->cut, NULL);
+    if (cut) {
+        wal_rotate(j->wal); /* the log thread is at rest until it is told of this epoch or the next */
+        cut->call(cut->ctx, wal_open_epoch(j->wal) - 1);
+    }
+    if (closed) wake(j);
     else part_done(j); /* nothing had been appended */
 }
 
@@ -120,7 +134,7 @@ static bool stopping(struct journal *j)
 /* Writes the closed epoch, however long the disk is full, and syncs it if that is wanted. False: it cannot be written any more. */
 static bool write_epoch(struct journal *j)
 {
-    bool sync = atomic_exchange(&j->flush_wanted, false) || atomic_load(&j->policy) == JOURNAL_EVERY_WRITE;
+    bool sync = atomic_load(&j->policy) == JOURNAL_EVERY_WRITE;
     for (;;) {
         int rc = wal_broken(j->wal) ? -EIO : sync ? wal_commit(j->wal) : wal_write(j->wal);
         if (rc == 0 && sync) note_synced(j);
@@ -147,16 +161,24 @@ static void handle_epoch(struct journal *j)
 
 static bool needs_tick(struct journal *j)
 {
-    return wal_pending_bytes(j->wal) && !wal_broken(j->wal) && !atomic_exchange(&j->busy, true);
+    bool wanted = wal_pending_bytes(j->wal) || atomic_load(&j->cut);
+    return wanted && !wal_broken(j->wal) && !atomic_exchange(&j->busy, true);
+}
+
+/* What stays because of an error is tried again with the next dump. */
+static void drop_old_segments(struct journal *j)
+{
+    wal_epoch epoch = atomic_exchange(&j->drop_before, 0);
+    if (epoch) wal_drop_before(j->wal, epoch);
 }
 
 static void tick(struct journal *j)
 {
     if (needs_tick(j)) engine_send(j->engine, 0, &j->start);
-    bool asked = atomic_exchange(&j->flush_wanted, false);
-    if (wal_broken(j->wal) || (atomic_load(&j->policy) == JOURNAL_OS_MANAGED && !asked)) return;
+    drop_old_segments(j);
+    if (wal_broken(j->wal) || atomic_load(&j->policy) == JOURNAL_OS_MANAGED) return;
     bool due = clock_unix_ms() - atomic_load(&j->synced_ms) >= SYNC_MS;
-    if ((due || asked) && wal_synced_epoch(j->wal) < wal_written_epoch(j->wal)) {
+    if (due && wal_synced_epoch(j->wal) < wal_written_epoch(j->wal)) {
         sync_files(j);
         j->told(j->ctx);
     }
@@ -255,18 +277,26 @@ bool journal_allows(const struct journal *j, uint64_t epoch)
 {
     if (!epoch) return true;
     if (atomic_load(&j->policy) == JOURNAL_EVERY_WRITE) return wal_synced_epoch(j->wal) >= epoch;
-    return wal_pending_bytes(j->wal) < PENDING_MAX || wal_written_epoch(j->wal) >= epoch;
+    bool free = wal_pending_bytes(j->wal) < PENDING_MAX && !atomic_load_explicit(&j->hold_back, memory_order_relaxed);
+    return free || wal_written_epoch(j->wal) >= epoch;
 }
 
-bool journal_flush(struct journal *j, struct worker *w, uint64_t epoch)
+/* ---- dumps */
+
+void journal_ask_cut(struct journal *j, journal_cut *cut, void *ctx)
 {
-    if (wal_synced_epoch(j->wal) >= epoch) return true;
-    atomic_store(&j->flush_wanted, true);
-    journal_hurry(j, w);
-    return false;
+    CHECK(!atomic_load(&j->cut));
+    j->cut_request = (struct cut_request){cut, ctx};
+    atomic_store(&j->cut, &j->cut_request);
 }
 
-void journal_want_flush(struct journal *j) { atomic_store(&j->flush_wanted, true); }
+bool journal_take_back_cut(struct journal *j) { return atomic_exchange(&j->cut, NULL) != NULL; }
+void journal_drop_before(struct journal *j, wal_epoch epoch) { atomic_store(&j->drop_before, epoch); }
+
+void journal_hold_back(struct journal *j, bool hold)
+{
+    if (atomic_exchange(&j->hold_back, hold) && !hold) j->told(j->ctx);
+}
 
 int journal_error(const struct journal *j) { return atomic_load(&j->error); }
 bool journal_broken(const struct journal *j) { return wal_broken(j->wal); }

@@ -28,9 +28,19 @@ void journal_set_policy(struct journal *j, enum journal_policy policy); /* any t
 bool journal_allows(const struct journal *j, uint64_t epoch);
 /* A worker has answers that wait: makes the open epoch close soon. Called with no token held. */
 void journal_hurry(struct journal *j, struct worker *w);
-/* SAVE: makes everything up to now synced whatever the policy; true when it is so. Ask again after being told. */
-bool journal_flush(struct journal *j, struct worker *w, uint64_t epoch);
-void journal_want_flush(struct journal *j); /* BGSAVE: the next epoch is synced at once */
+
+/* ---- for dumps; any thread */
+
+/* Called once, with all tokens held: the stores hold everything up to this epoch and nothing else, and the log goes on in new segments. Must not block. */
+typedef void journal_cut(void *ctx, wal_epoch epoch);
+/* Asks for the call, soon. One at a time. */
+void journal_ask_cut(struct journal *j, journal_cut *cut, void *ctx);
+/* True: the call will not come. False: it came, or is coming just now. */
+bool journal_take_back_cut(struct journal *j);
+/* Segments with nothing but epochs before this one are deleted, soon: a durable dump has them. */
+void journal_drop_before(struct journal *j, wal_epoch epoch);
+/* While true, answers to writes wait until their epoch is written: clients are too fast for somebody. */
+void journal_hold_back(struct journal *j, bool hold);
 
 /* 0: healthy. -ENOSPC and the like: writes fail for now and are tried again. -EIO with broken: a sync failed, the log takes nothing any more. */
 int journal_error(const struct journal *j);
