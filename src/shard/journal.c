@@ -40,6 +40,7 @@ struct journal {
     _Atomic int error;
     struct cut_request cut_request;
     _Atomic(struct cut_request *) cut;  /* &cut_request: asked for and not yet taken */
+    _Atomic wal_epoch rotate_behind;    /* there was a cut: new segments behind this epoch; 0: none */
     _Atomic wal_epoch drop_before;      /* 0: nothing to drop */
     atomic_bool hold_back;
     _Atomic int64_t synced_ms;
@@ -76,8 +77,9 @@ static void close_epoch(struct worker *w, struct task *t)
     bool closed = wal_cut(j->wal) != 0;
     struct cut_request *cut = atomic_exchange(&j->cut, NULL);
     if (cut) {
-        wal_rotate(j->wal); /* the log thread is at rest until it is told of this epoch or the next */
-        cut->call(cut->ctx, wal_open_epoch(j->wal) - 1);
+        wal_epoch last = wal_open_epoch(j->wal) - 1;
+        atomic_store(&j->rotate_behind, last);
+        cut->call(cut->ctx, last);
     }
     if (closed) wake(j);
     else part_done(j); /* nothing had been appended */
@@ -165,9 +167,14 @@ static bool needs_tick(struct journal *j)
     return wanted && !wal_broken(j->wal) && !atomic_exchange(&j->busy, true);
 }
 
-/* What stays because of an error is tried again with the next dump. */
-static void drop_old_segments(struct journal *j)
+/* Comes after every write, so between the epoch of a cut and the next one. What stays because of an error is tried again with the next dump. */
+static void tidy_segments(struct journal *j)
 {
+    wal_epoch behind = atomic_load(&j->rotate_behind);
+    if (behind && wal_written_epoch(j->wal) >= behind) {
+        atomic_store(&j->rotate_behind, 0);
+        wal_rotate(j->wal);
+    }
     wal_epoch epoch = atomic_exchange(&j->drop_before, 0);
     if (epoch) wal_drop_before(j->wal, epoch);
 }
@@ -175,7 +182,7 @@ static void drop_old_segments(struct journal *j)
 static void tick(struct journal *j)
 {
     if (needs_tick(j)) engine_send(j->engine, 0, &j->start);
-    drop_old_segments(j);
+    tidy_segments(j);
     if (wal_broken(j->wal) || atomic_load(&j->policy) == JOURNAL_OS_MANAGED) return;
     bool due = clock_unix_ms() - atomic_load(&j->synced_ms) >= SYNC_MS;
     if (due && wal_synced_epoch(j->wal) < wal_written_epoch(j->wal)) {
