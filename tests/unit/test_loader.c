@@ -178,7 +178,7 @@ static void the_newest_set_and_the_log_behind_it_are_loaded(void **state)
     write_epoch(&w, 4);
     struct outcome o = restart(&w, true);
     assert_int_equal(o.rc, 0);
-    assert_int_equal(o.result.dump_epoch, 3);
+    assert_int_equal(o.result.dump.epoch, 3);
     assert_int_equal(o.result.log.records, KEYS);
     assert_int_equal(o.result.errors, 0);
     assert_true(o.digest == w.digest);
@@ -196,7 +196,7 @@ static void a_damaged_set_gives_way_to_the_one_before_if_the_log_is_there(void *
     damage_dump(&w, 1, 3);
     struct outcome o = restart(&w, true);
     assert_int_equal(o.rc, 0);
-    assert_int_equal(o.result.dump_epoch, 1);
+    assert_int_equal(o.result.dump.epoch, 1);
     assert_true(o.digest == w.digest);
     assert_null(dump_bytes(&w, 0, 3)); /* of no use any more */
     assert_null(dump_bytes(&w, 1, 3));
@@ -216,7 +216,7 @@ static void without_any_valid_set_the_whole_log_will_do(void **state)
     damage_dump(&w, 2, 2);
     struct outcome o = restart(&w, false);
     assert_int_equal(o.rc, 0);
-    assert_int_equal(o.result.dump_epoch, 0);
+    assert_int_equal(o.result.dump.epoch, 0);
     assert_true(o.digest == w.digest);
     world_fini(&w);
 }
@@ -248,7 +248,7 @@ static void a_set_that_not_every_shard_has_does_not_count(void **state)
     assert_int_equal(w.files->unlink(w.files->ctx, "/d/layout-1/shard-2/00000000000000000002.dump"), 0);
     struct outcome o = restart(&w, true);
     assert_int_equal(o.rc, 0);
-    assert_int_equal(o.result.dump_epoch, 1);
+    assert_int_equal(o.result.dump.epoch, 1);
     assert_true(o.digest == w.digest);
     assert_null(dump_bytes(&w, 0, 2));
     world_fini(&w);
@@ -264,7 +264,7 @@ static void a_dump_of_another_directory_is_not_taken(void **state)
     memcpy(to->p, from->p, n); /* the dump of another shard, or a torn one */
     struct outcome o = restart(&w, false);
     assert_int_equal(o.rc, 0);
-    assert_int_equal(o.result.dump_epoch, 0);
+    assert_int_equal(o.result.dump.epoch, 0);
     assert_true(o.digest == w.digest);
     world_fini(&w);
 }
@@ -359,11 +359,12 @@ static int lay_out_anew(struct world *w)
 {
     struct buf error = {0};
     struct store *to[NEW_SHARDS];
+    struct dumper_past written;
     for (int i = 0; i < NEW_SHARDS; i++) to[i] = store_new(SEED, &limits, 3);
     struct relayout r = {.files = w->files, .dir = "/d/layout-2", .shards = NEW_SHARDS, .seed = SEED, .profile = COMPRESS_BALANCED, .min_size = 128};
     int rc = w->files->mkdir(w->files->ctx, "/d/layout-2");
     if (rc == 0) rc = w->files->sync_dir(w->files->ctx, "/d");
-    if (rc == 0) rc = relayout_write(&r, w->stores, SHARDS, to, &error);
+    if (rc == 0) rc = relayout_write(&r, w->stores, SHARDS, to, &written, &error);
     if (rc == 0) assert_true(digest_of(to, NEW_SHARDS) == w->digest);
     if (rc == 0) rc = file_put_whole(w->files, "/d", "/d/SHERD", SLICE("2"));
     for (int i = 0; i < NEW_SHARDS; i++) store_free(to[i]);
