@@ -12,6 +12,7 @@
 #include "base/num.h"
 #include "base/version.h"
 #include "server/conn.h"
+#include "server/durability.h"
 #include "server/families.h"
 #include "server/front.h"
 #include "server/recover.h"
@@ -20,8 +21,6 @@
 #include "server/subscribe.h"
 #include "server/totals.h"
 #include "store/entry.h"
-#include "log/wal.h"
-#include "shard/journal.h"
 
 /* What the visits have gathered of each database: kept in x->carry. */
 struct ttl_samples {
@@ -163,27 +162,6 @@ static void add_memory(struct report *r)
     add_num(r, "mem_clients_normal", m.used - m.data > m.startup ? m.used - m.data - m.startup : 0);
 }
 
-/* The log, over all shards and one line for each. */
-static void add_log(struct report *r)
-{
-    const struct server *s = r->s;
-    uint64_t bytes = 0;
-    struct wal_info info;
-    for (uint32_t i = 0; i < s->engine->route.shards; i++) {
-        wal_shard_info(s->wal, i, &info);
-        bytes += info.bytes;
-        buf_printf(r->out, "log_shard%u:bytes=%llu,segments=%llu,records=%llu\r\n", i, (unsigned long long)info.bytes,
-                   (unsigned long long)info.segments, (unsigned long long)info.records);
-    }
-    add_num(r, "aof_current_size", bytes);
-    add_num(r, "log_pending_bytes", wal_pending_bytes(s->wal));
-    add_num(r, "log_written_epoch", wal_written_epoch(s->wal));
-    add_num(r, "log_synced_epoch", wal_synced_epoch(s->wal));
-    add_num(r, "log_last_sync_time", (uint64_t)journal_last_sync_ms(s->journal) / 1000);
-    add_text(r, "log_io", s->file_uring ? "io_uring" : "plain");
-    add_text(r, "log_status", journal_broken(s->journal) ? "broken" : journal_error(s->journal) ? "failing" : "ok");
-}
-
 static void add_loading(struct report *r)
 {
     bool loading = atomic_load(&r->s->loading);
@@ -200,22 +178,10 @@ static void add_loading(struct report *r)
     buf_printf(r->out, "loading_eta_seconds:%.0f\r\n", part > 0 ? seconds / part - seconds : -1);
 }
 
-/* What is written goes to the log; there are no dumps in this version. */
 static void add_persistence(struct report *r)
 {
-    uint64_t changes = 0;
-    for (uint32_t i = 0; i < r->s->engine->route.shards; i++) changes += STAT_GET(r->s->engine->stores[i]->stats.changes);
     add_loading(r);
-    add_num(r, "rdb_changes_since_last_save", changes);
-    add_text(r, "rdb_bgsave_in_progress", "0");
-    add_text(r, "aof_enabled", r->s->journal ? "1" : "0");
-    if (r->s->journal) add_log(r);
-    add_num(r, "rdb_last_save_time", (uint64_t)(r->s->journal ? journal_last_sync_ms(r->s->journal) : r->s->started_ms) / 1000);
-    add_text(r, "aof_last_write_status", r->s->journal && journal_error(r->s->journal) ? "err" : "ok");
-    buf_add_str(r->out, "rdb_last_bgsave_status:ok\r\nrdb_last_bgsave_time_sec:-1\r\nrdb_current_bgsave_time_sec:-1\r\nrdb_saves:0\r\n"
-                        "rdb_last_cow_size:0\r\naof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\n"
-                        "aof_last_rewrite_time_sec:-1\r\naof_current_rewrite_time_sec:-1\r\naof_last_bgrewrite_status:ok\r\n"
-                        "aof_rewrites:0\r\naof_last_cow_size:0\r\n");
+    durability_info(r->s, r->out);
 }
 
 static void sum_errors(void *ctx, const char *code, uint64_t n) { *(uint64_t *)ctx += n; }

@@ -8,12 +8,13 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "server/totals.h"
 
-enum { RATE_SAMPLES = 16, MEMORY_MS = 1000 };
+enum { RATE_SAMPLES = 16, SLOW_MS = 1000 };
 
 /* jemalloc's; sanitizer builds have another allocator, and this is NULL. */
 int mallctl(const char *name, void *old, size_t *old_len, void *new, size_t new_len) __attribute__((weak));
@@ -27,11 +28,12 @@ struct sampler {
     /* Front 0's. */
     struct rate_sample ring[RATE_SAMPLES];
     unsigned n;
-    int64_t next_memory_ms;
+    int64_t next_slow_ms;
 
     /* Written by front 0, read by anyone. */
     _Atomic double commands, bytes_in, bytes_out;
     _Atomic uint64_t other, startup, rss, allocated, active, resident;
+    _Atomic uint64_t disk_free, disk_total;
 };
 
 /* ---- memory */
@@ -115,6 +117,21 @@ const char *sampler_allocator(char out[32])
     return out;
 }
 
+/* ---- the disk */
+
+static void sample_disk(const struct server *s, struct sampler *m)
+{
+    struct statvfs fs;
+    if (CONFIG_NUM(s->config, ephemeral) || statvfs(s->config->data, &fs) != 0) return;
+    atomic_store(&m->disk_free, (uint64_t)fs.f_bavail * fs.f_frsize);
+    atomic_store(&m->disk_total, (uint64_t)fs.f_blocks * fs.f_frsize);
+}
+
+void sampler_disk(const struct server *s, struct sampler_disk *out)
+{
+    *out = (struct sampler_disk){atomic_load(&s->sampler->disk_free), atomic_load(&s->sampler->disk_total)};
+}
+
 /* ---- rates */
 
 static double rate(const struct rate_sample *from, const struct rate_sample *to, enum total t)
@@ -147,9 +164,10 @@ void sampler_tick(struct server *s, int64_t now_ms)
 {
     struct sampler *m = s->sampler;
     sample_rates(s, m, now_ms);
-    if (now_ms >= m->next_memory_ms) {
-        m->next_memory_ms = now_ms + MEMORY_MS;
+    if (now_ms >= m->next_slow_ms) {
+        m->next_slow_ms = now_ms + SLOW_MS;
         sample_memory(s, m);
+        sample_disk(s, m);
     }
     raise_peak(s, used_bytes(s, m));
 }
@@ -158,6 +176,7 @@ struct sampler *sampler_new(struct server *s)
 {
     struct sampler *m = mem_zalloc(sizeof *m);
     sample_memory(s, m);
+    sample_disk(s, m);
     atomic_store(&m->startup, used_bytes(s, m));
     return m;
 }

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "io/file.h"
 #include "server/conn.h"
+#include "server/durability.h"
 #include "server/families.h"
 #include "server/front.h"
 #include "shard/journal.h"
@@ -40,12 +41,16 @@ static void told(void *ctx, enum dumper_event event)
     struct dumper_info i;
     dumper_info(s->dumper, &i);
     switch (event) {
-    case DUMPER_BEGUN: slog(&s->log, SLOG_NOTICE, "dump begun", "reason=%s", reason_text(i.reason)); return;
+    case DUMPER_BEGUN:
+        s->changes_at_dump = durability_changes(s);
+        slog(&s->log, SLOG_NOTICE, "dump begun", "reason=%s", reason_text(i.reason));
+        return;
     case DUMPER_PROGRESS:
         slog(&s->log, SLOG_NOTICE, "dumping", "percent=%.1f keys=%llu of=%llu", percent(i.entries_done, i.entries_total), (unsigned long long)i.entries_done,
              (unsigned long long)i.entries_total);
         return;
     case DUMPER_ENDED:
+        atomic_store(&s->changes_dumped, s->changes_at_dump);
         slog(&s->log, SLOG_NOTICE, "dump is durable", "keys=%llu bytes=%llu ratio=%.3f seconds=%.2f", (unsigned long long)i.last.entries,
              (unsigned long long)i.last.file_bytes, percent(i.last.stored_bytes, i.last.raw_bytes) / 100, (double)i.last_duration_ms / 1000);
         break;

@@ -38,7 +38,7 @@ struct command_table *server_commands(void)
         strings_family, keys_family, expiry_family, lists_family, hashes_family, sets_family,
         zsets_family, zpops_family, zranges_family, zstores_family, bits_family, hll_family, sort_family, restore_family,
         transactions_family, subscribe_family, connection_family, clients_family, configs_family,
-        catalog_family, info_family, slowlog_family, latency_family, memory_family, debug_family, stats_family, admin_family, saves_family,
+        catalog_family, info_family, slowlog_family, latency_family, memory_family, debug_family, stats_family, admin_family, saves_family, durability_family,
     };
     return command_table_new(families, sizeof families / sizeof families[0]);
 }

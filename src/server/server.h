@@ -53,6 +53,8 @@ struct server {
     atomic_bool active_expire;      /* DEBUG SET-ACTIVE-EXPIRE */
     atomic_bool stopping;
     atomic_bool loading;            /* the loader has the shards' tokens */
+    _Atomic uint64_t changes_dumped; /* of durability_changes: those that the last dump has, or a few less */
+    uint64_t changes_at_dump;        /* the dumper's thread's: those when it began */
     _Atomic uint64_t replay_errors; /* records that were damaged or did not fit at the last start */
     atomic_int write_error;         /* of the log, a negative errno: writes are refused; 0: none */
     atomic_bool bytes_unknown;      /* maxmemory was just set: the shards' byte counts are of some time ago */

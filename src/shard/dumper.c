@@ -44,8 +44,8 @@ struct lane { /* one shard's part of a dump */
     struct mail walk;       /* the walk is this message; it belongs to whoever it was sent to */
     atomic_bool waits;      /* the walk stands still until the thread has caught up */
     _Atomic uint64_t done;  /* entries */
-    uint64_t log_written_at_cut; /* bytes ever written to the shard's log when the cut was made; the thread's */
-    uint64_t last_file_bytes;    /* of the shard's last dump; the thread's */
+    _Atomic uint64_t log_written_at_cut; /* bytes ever written to the shard's log when the cut was made; the thread's to change */
+    _Atomic uint64_t last_file_bytes;    /* of the shard's last dump; likewise */
 };
 
 struct dumper {
@@ -363,13 +363,22 @@ static void run_dump(struct dump *u)
 
 /* ---- the thread: when */
 
+static uint64_t log_since_dump(const struct dumper *d, uint32_t shard)
+{
+    uint64_t at_cut = atomic_load_explicit(&d->lanes[shard].log_written_at_cut, memory_order_relaxed), now = log_written(d, shard);
+    return now > at_cut ? now - at_cut : 0;
+}
+
+static uint64_t log_limit(const struct dumper *d, uint32_t shard, const struct dumper_options *o)
+{
+    uint64_t last = atomic_load_explicit(&d->lanes[shard].last_file_bytes, memory_order_relaxed);
+    return last > o->log_bytes_max ? last : o->log_bytes_max;
+}
+
 static bool is_log_long(const struct dumper *d, const struct dumper_options *o)
 {
-    for (uint32_t i = 0; i < d->engine->route.shards; i++) {
-        const struct lane *l = &d->lanes[i];
-        uint64_t max = l->last_file_bytes > o->log_bytes_max ? l->last_file_bytes : o->log_bytes_max;
-        if (log_written(d, i) - l->log_written_at_cut > max) return true;
-    }
+    for (uint32_t i = 0; i < d->engine->route.shards; i++)
+        if (log_since_dump(d, i) > log_limit(d, i, o)) return true;
     return false;
 }
 
@@ -538,8 +547,16 @@ bool dumper_is_done(struct dumper *d, uint64_t ticket, int *error)
 void dumper_info(struct dumper *d, struct dumper_info *info)
 {
     pthread_mutex_lock(&d->lock);
+    struct dumper_options o = d->options;
     *info = d->info;
     pthread_mutex_unlock(&d->lock);
+    for (uint32_t i = 0; i < d->engine->route.shards; i++) {
+        uint64_t bytes = log_since_dump(d, i), limit = log_limit(d, i, &o);
+        if (i > 0 && (double)bytes / (double)limit <= (double)info->log_bytes / (double)info->log_limit) continue;
+        info->log_shard = i;
+        info->log_bytes = bytes;
+        info->log_limit = limit;
+    }
     info->backlog_bytes = atomic_load(&d->backlog);
     for (uint32_t i = 0; i < d->engine->route.shards; i++) info->entries_done += atomic_load_explicit(&d->lanes[i].done, memory_order_relaxed);
 }

@@ -55,6 +55,8 @@ struct dumper_info {
     int64_t last_duration_ms;    /* of the last one that ended well in this process; -1: none */
     int last_error;              /* of the last one that ended; 0: well */
     uint64_t ended, failed;      /* in this process */
+    uint32_t log_shard;          /* the shard whose log since its last dump is nearest to where a dump begins, or furthest beyond */
+    uint64_t log_bytes, log_limit; /* its log since then, and where that is */
 };
 
 /* Keeps engine, journal, wal and files, borrows the rest. told(ctx, event) is called on the dumper's thread. */
