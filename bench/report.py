@@ -8,6 +8,7 @@ BYTES_PER_KEY = {"16": 56, "64": 104, "256": 304}
 CPU_OVER_LIMIT = 1.05
 GROWTH_OVER_NOISE_US = 1000
 EVERY_WRITE_FACTOR = 2.0
+DUMP_SIZE_FACTOR = 1.05
 DUMP_P99_FACTOR = 2.0
 DUMP_MEMORY_SHARE = 0.10
 START_FACTOR = 3.0
@@ -151,7 +152,7 @@ def durable_goals(s):
         out.append(share(f"SET with {policy}, pipeline {pipeline}: throughput / redis", "ops_per_s", row.get("sherd", {}), ">=", row.get("redis", {}), wanted))
     sherd, redis = dumps.get("sherd", {}), dumps.get("redis", {})
     out.append(versus("a dump of 1M keys, seconds, not above redis's", "seconds", sherd, "<=", redis))
-    out.append(goal("a dump's bytes / redis's", ratio(sherd.get("bytes"), redis.get("bytes")), "<=", 1.0, (sherd, redis)))
+    out.append(goal("a dump's bytes / redis's, values that do not compress", ratio(sherd.get("bytes"), redis.get("bytes")), "<=", DUMP_SIZE_FACTOR, (sherd, redis)))
     busy = sherd.get("load", {})
     out.append(goal("p99 of SET while dumping / p99 without", ratio(busy.get("busy", {}).get("p99_us"), busy.get("quiet", {}).get("p99_us")), "<=", DUMP_P99_FACTOR, (busy,)))
     out.append(goal("extra memory while dumping, share of the data", extra_memory(sherd), "<", DUMP_MEMORY_SHARE, (busy,)))

@@ -549,7 +549,13 @@ void dumper_info(struct dumper *d, struct dumper_info *info)
     pthread_mutex_lock(&d->lock);
     struct dumper_options o = d->options;
     *info = d->info;
+    bool asked = d->wanted > d->ended;
     pthread_mutex_unlock(&d->lock);
+    if (asked && !info->running) { /* it begins as soon as the thread has woken up */
+        info->running = true;
+        info->reason = DUMPER_ASKED;
+        info->began_ms = clock_unix_ms();
+    }
     for (uint32_t i = 0; i < d->engine->route.shards; i++) {
         uint64_t bytes = log_since_dump(d, i), limit = log_limit(d, i, &o);
         if (i > 0 && (double)bytes / (double)limit <= (double)info->log_bytes / (double)info->log_limit) continue;
