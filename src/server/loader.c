@@ -260,6 +260,10 @@ static int decide(struct loader *l, struct buf *error)
         buf_printf(error, "the newest dump is not whole or not valid, and the log does not have everything since epoch %" PRIu64, l->epoch);
         return -EINVAL;
     }
+    if (l->o.needs_dump && !l->has_set) {
+        buf_printf(error, "%s: began with a dump, and there is none that is whole and valid", l->o.dir);
+        return -EINVAL;
+    }
     tell_damages(l);
     return 0;
 }

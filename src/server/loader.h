@@ -30,6 +30,7 @@ struct loader_options {
     uint32_t shards; /* of the layout */
     uint64_t seed;   /* of the key hash */
     bool strict;
+    bool needs_dump; /* the layout was made with one: without any, what is there is not all of it */
     bool threads;              /* one per shard; else the caller's does everything */
     const struct slog *log;    /* where damage is told; NULL: nowhere */
     const atomic_bool *stop;   /* when it becomes true the steps end soon with -ECANCELED */

@@ -37,6 +37,7 @@ static struct loader *make_loader(struct recovery *r, const char *dir)
                                                .shards = r->dir->shards,
                                                .seed = r->dir->seed,
                                                .strict = CONFIG_NUM(s->config, recovery) == CONFIG_RECOVERY_STRICT,
+                                               .needs_dump = r->dir->layout > 1, /* relayout.h */
                                                .threads = true,
                                                .log = &s->log,
                                                .stop = &s->stopping,
