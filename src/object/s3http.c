@@ -497,6 +497,7 @@ static int explain_head(struct s3http *h, struct object_call *call, const struct
     awssign_add(&get.headers, "range", "bytes=0-0");
     said.lost = false;
     int why = attempt_once(h, &aside, &get, &said);
+    if (why == 0 && r->status == 400) return ERR_OBJECT_BUSY; /* it takes the same as a GET: what it minded has passed */
     if (why == 0 || !said.error.code[0]) return code;
     memcpy(call->detail, aside.detail, sizeof aside.detail);
     *r = said;

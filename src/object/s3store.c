@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <openssl/evp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -216,25 +217,48 @@ static int s3store_get_fd(struct object_store *store, struct object_call *call, 
 
 /* ---- listing */
 
+/* An answer has keys first and common prefixes behind them, each in order; a list by folder has them in one order, so a page is collected and sorted before it is given. */
 struct page {
     struct s3store *s;
-    int (*each)(void *arg, const struct object_item *item);
-    void *arg;
-    int result; /* of each, or ERR_OBJECT_REPLY for a key that is not ours */
+    struct object_item *items; /* their keys are copies */
+    size_t n, cap;
+    bool foreign; /* a key that does not begin with our prefix: not our list */
 };
 
-static int give_item(void *arg, const struct object_item *item)
+static int collect_item(void *arg, const struct object_item *item)
 {
     struct page *p = arg;
     size_t n = strlen(p->s->prefix);
-    struct object_item mine = *item;
-    mine.key += n;
-    p->result = strncmp(item->key, p->s->prefix, n) != 0 ? ERR_OBJECT_REPLY : mine.key[0] == '\0' ? 0 : p->each(p->arg, &mine);
-    return p->result != 0;
+    p->foreign = strncmp(item->key, p->s->prefix, n) != 0;
+    if (p->foreign) return 1;
+    if (item->key[n] == '\0') return 0; /* the prefix itself, as some tools make it */
+    if (p->n == p->cap) {
+        p->cap = p->cap ? 2 * p->cap : 256;
+        p->items = mem_resize(p->items, p->cap * sizeof *p->items);
+    }
+    p->items[p->n] = *item;
+    p->items[p->n++].key = mem_strdup(item->key + n);
+    return 0;
 }
 
-/* One page; *token is where it begins and then where the next does. */
-static int list_page(struct page *p, struct object_call *call, const struct object_list_options *o, const char *prefix, const char *start_after, struct buf *token)
+static int by_key(const void *a, const void *b) { return strcmp(((const struct object_item *)a)->key, ((const struct object_item *)b)->key); }
+
+static int give_page(struct page *p, int (*each)(void *arg, const struct object_item *item), void *arg)
+{
+    int rc = 0;
+    if (p->n > 1) qsort(p->items, p->n, sizeof *p->items, by_key);
+    for (size_t i = 0; rc == 0 && i < p->n; i++) rc = each(arg, &p->items[i]);
+    return rc;
+}
+
+static void page_fini(struct page *p)
+{
+    for (size_t i = 0; i < p->n; i++) mem_free((char *)p->items[i].key);
+    mem_free(p->items);
+}
+
+/* Fetches one page; *token is where it begins and then where the next does. */
+static int fetch_page(struct page *p, struct object_call *call, const struct object_list_options *o, const char *prefix, const char *start_after, struct buf *token)
 {
     char most[16];
     struct buf body = {0};
@@ -251,11 +275,9 @@ static int list_page(struct page *p, struct object_call *call, const struct obje
     int rc = s3http_request(p->s->http, call, &q, &r);
     if (rc == 0) {
         struct buf next = {0};
-        rc = s3reply_list(buf_slice(&body), &next, give_item, p);
+        if (s3reply_list(buf_slice(&body), &next, collect_item, p) != 0) rc = driver_fail(call, ERR_OBJECT_REPLY, "GET bucket: the list %s", p->foreign ? "has keys of others" : "makes no sense");
         buf_fini(token);
         *token = next;
-        if (rc != 0 && p->result != 0) rc = p->result;
-        else if (rc != 0) rc = driver_fail(call, ERR_OBJECT_REPLY, "GET bucket: the list makes no sense");
     }
     buf_fini(&body);
     return rc;
@@ -263,13 +285,17 @@ static int list_page(struct page *p, struct object_call *call, const struct obje
 
 static int s3store_list(struct object_store *store, struct object_call *call, const struct object_list_options *o, int (*each)(void *arg, const struct object_item *item), void *arg)
 {
-    struct page p = {.s = s3store_of(store), .each = each, .arg = arg};
+    struct s3store *s = s3store_of(store);
     struct buf prefix = {0}, start_after = {0}, token = {0};
-    buf_printf(&prefix, "%s%s", p.s->prefix, o->prefix);
-    buf_printf(&start_after, "%s%s", o->start_after[0] ? p.s->prefix : "", o->start_after);
+    buf_printf(&prefix, "%s%s", s->prefix, o->prefix);
+    buf_printf(&start_after, "%s%s", o->start_after[0] ? s->prefix : "", o->start_after);
     int rc;
-    do rc = list_page(&p, call, o, prefix.p, start_after.p, &token);
-    while (rc == 0 && token.len > 0);
+    do {
+        struct page p = {.s = s};
+        rc = fetch_page(&p, call, o, prefix.p, start_after.p, &token);
+        if (rc == 0) rc = give_page(&p, each, arg);
+        page_fini(&p);
+    } while (rc == 0 && token.len > 0);
     buf_fini(&prefix);
     buf_fini(&start_after);
     buf_fini(&token);
@@ -356,9 +382,18 @@ static int post_delete(struct s3store *s, struct object_call *call, struct slice
     return rc;
 }
 
+/* XML 1.0 has no way to write most control characters, not even as references. */
+static bool fits_xml(const char *const *keys, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (const char *p = keys[i]; *p; p++)
+            if ((unsigned char)*p < 0x20) return false;
+    return true;
+}
+
 static int delete_batch(struct s3store *s, struct object_call *call, const char *const *keys, size_t n, size_t *failed)
 {
-    if (n == 1) return delete_each(s, call, keys, n, failed);
+    if (n == 1 || !fits_xml(keys, n)) return delete_each(s, call, keys, n, failed);
     struct buf body = {0};
     size_t failed_here = 0;
     int rc = make_delete_body(s, call, keys, n, &body);
