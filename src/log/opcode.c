@@ -253,6 +253,17 @@ bool opcode_read(struct slice record, struct opcode_scratch *s, struct op *op)
     return op->kind != OP_RESTORE || image_valid(op->value);
 }
 
+bool opcode_peek_key(struct slice record, uint16_t *db, struct slice *key)
+{
+    struct reader r = {record, false};
+    uint8_t type = record.n ? (uint8_t)*read_bytes(&r, 1).p : 0;
+    if (type == 0 || type >= TYPES || !(layouts[kind_of_type[type]].fields & KEY)) return false;
+    uint64_t n = read_number(&r);
+    *db = (uint16_t)n;
+    *key = read_string(&r);
+    return !r.failed && n < STORE_DBS;
+}
+
 void opcode_scratch_fini(struct opcode_scratch *s)
 {
     mem_free(s->items);

@@ -23,5 +23,8 @@ void opcode_scratch_fini(struct opcode_scratch *s);
 /* Decodes one op; its slices point into record and scratch. False: not a valid op. */
 bool opcode_read(struct slice record, struct opcode_scratch *s, struct op *op);
 
+/* Only database and key, of a record that need not be valid: for touching memory ahead. False: there is none. */
+bool opcode_peek_key(struct slice record, uint16_t *db, struct slice *key);
+
 /* Type bytes of ops stay below this; those from here on are for records that the log itself needs. */
 enum { OPCODE_TYPES_END = 0x80 };

@@ -41,6 +41,8 @@
 #include "log/logdir.h"
 #include "log/segment.h"
 
+enum { AHEAD = 12 }; /* records: about what a core can have in flight */
+
 struct part { /* a segment */
     uint64_t number;
     enum segment_state state;
@@ -71,6 +73,7 @@ struct log { /* of one shard */
     wal_epoch last_end;               /* the last end record's; 0: none yet */
     wal_epoch durable;                /* the largest `synced` in this shard's files */
     uint64_t epochs, ends, ends_named; /* of tail entries that were let go, in (after, W]; ends_named: as their lowest shards name them */
+    uint64_t records; /* of epochs after `after` */
     bool is_marked; /* a mark says that `last` is durable */
     struct wal_replay result;
 };
@@ -87,6 +90,7 @@ struct replay {
     struct log *logs;
     const atomic_bool *stop; /* may be NULL, as the next */
     _Atomic uint64_t *done;
+    void (*ahead)(void *ctx, uint16_t db, struct slice key);
 };
 
 /* --- reading files --- */
@@ -206,6 +210,7 @@ static void end_of_region(const struct replay *r, struct log *log, uint32_t shar
         g = own_region(r, shard, file, item);
     }
     bool whole = g.bad == 0 && e->records == g.records;
+    if (e->epoch > r->after) log->records += g.records;
     uint64_t missing = e->records > g.records ? e->records - g.records : 1;
     if (!whole) note_damage(log, (struct damage){e->epoch, g.bad ? g.bad_at : g.at, missing > g.bad ? missing : g.bad, part, "damaged records"});
     push_tail(r, log, describe(e, shard, whole));
@@ -382,6 +387,8 @@ struct replay *replay_open(const struct file_ops *files, const char *dir, uint32
     return NULL;
 }
 
+void replay_look_ahead(struct replay *r, void (*fn)(void *ctx, uint16_t db, struct slice key)) { r->ahead = fn; }
+
 void replay_watch(struct replay *r, const atomic_bool *stop, _Atomic uint64_t *done)
 {
     r->stop = stop;
@@ -403,6 +410,8 @@ void replay_free(struct replay *r)
 bool replay_is_damaged(const struct replay *r) { return r->bad > 0; }
 uint64_t replay_missing(const struct replay *r) { return r->missing; }
 bool replay_reaches_back(const struct replay *r) { return r->first && r->first <= r->after + 1; }
+
+uint64_t replay_records(const struct replay *r, uint32_t shard) { return r->logs[shard].records; }
 
 uint64_t replay_bytes(const struct replay *r)
 {
@@ -453,6 +462,24 @@ static int not_an_op(struct hand_out *h, uint64_t at)
     return -EINVAL;
 }
 
+/* Some records ahead of the hand-out, and as far in the same bytes. */
+struct scout {
+    struct segment_reader reader;
+    size_t to;
+    bool on;
+};
+
+static void go_ahead(struct hand_out *h, struct scout *s, int records)
+{
+    struct segment_item item;
+    uint16_t db;
+    struct slice key;
+    while (s->on && records-- > 0) {
+        s->on = segment_next(&s->reader, &item) == SEGMENT_RECORD && item.at < s->to;
+        if (s->on && opcode_peek_key(item.record, &db, &key)) h->r->ahead(h->ctx, db, key);
+    }
+}
+
 /* Hands out the records in [from, to) of a file that ends with the end record behind them. */
 static int hand_out(struct hand_out *h, struct slice file, size_t from, size_t to)
 {
@@ -461,8 +488,11 @@ static int hand_out(struct hand_out *h, struct slice file, size_t from, size_t t
     struct op op;
     segment_reader_init(&reader, file, h->shard, h->r->shards, from);
     reader.trusted = h->r->logs[h->shard].parts[h->part].clean;
+    struct scout scout = {.reader = reader, .to = to, .on = h->r->ahead && reader.trusted};
     segment_ops_reset(&h->ops);
+    go_ahead(h, &scout, AHEAD);
     while (segment_next(&reader, &item) && item.at + item.bytes <= to) {
+        go_ahead(h, &scout, 1);
         if (item.kind != SEGMENT_RECORD) {
             segment_ops_reset(&h->ops);
             continue;

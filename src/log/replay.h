@@ -16,6 +16,9 @@ void replay_free(struct replay *r);
 /* Keeps both. When stop becomes true, surveys and hand-outs end soon after with -ECANCELED; done grows by the bytes that were handed out. */
 void replay_watch(struct replay *r, const atomic_bool *stop, _Atomic uint64_t *done);
 
+/* Keeps fn, which the hand-out calls with the keys of ops some time before it hands them out: for touching the memory that these will need. */
+void replay_look_ahead(struct replay *r, void (*fn)(void *ctx, uint16_t db, struct slice key));
+
 /* 0, or -errno and a reason: a file that cannot be read or is not of this log. */
 int replay_survey(struct replay *r, uint32_t shard, struct buf *error);
 /* 0, or a reason: if strict, damage; in any case a log that begins later than behind `after`, for what was in between is nowhere. */
@@ -36,6 +39,7 @@ bool replay_reaches_back(const struct replay *r);
 void replay_each_damage(const struct replay *r, void (*each)(void *ctx, const char *path, uint64_t at, uint64_t records, const char *what), void *ctx);
 
 uint64_t replay_bytes(const struct replay *r); /* in all files */
+uint64_t replay_records(const struct replay *r, uint32_t shard); /* that may be handed out, some more perhaps */
 
 int replay_shard(struct replay *r, uint32_t shard, void (*apply)(void *ctx, uint32_t shard, const struct op *op), void *ctx, struct buf *error);
 

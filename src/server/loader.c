@@ -363,10 +363,25 @@ static void apply(void *ctx, uint32_t shard, const struct op *op)
     add_op(p, op, keyhash(op->key, p->store->seed));
 }
 
+static void touch(void *ctx, uint16_t db, struct slice key)
+{
+    const struct part *p = ctx;
+    store_prefetch(p->store, db, keyhash(key, p->store->seed));
+}
+
+/* Without a dump the log makes everything: its records are at most as many keys. A table that turns out too large shrinks in the background. */
+static void expect_keys(struct part *p)
+{
+    enum { FEW = 4096 };
+    uint64_t records = replay_records(p->loader->replay, p->shard);
+    if (!p->loader->has_set && records > FEW) store_expect(p->store, 0, records / 11 * 9);
+}
+
 static int load_part(void *ctx, uint32_t i)
 {
     struct loader *l = ctx;
     struct part *p = &l->parts[i];
+    expect_keys(p);
     int rc = l->has_set ? load_dump(p) : 0;
     if (rc == 0) rc = replay_shard(l->replay, i, apply, p, &p->error);
     if (rc == 0 && p->unfit && l->o.strict) {
@@ -381,6 +396,7 @@ static int load_part(void *ctx, uint32_t i)
 int loader_run(struct loader *l, struct store *const *stores, struct buf *error)
 {
     for (uint32_t i = 0; i < l->o.shards; i++) l->parts[i].store = stores[i];
+    replay_look_ahead(l->replay, touch);
     return on_parts(l, load_part, error);
 }
 

@@ -298,6 +298,7 @@ static void move_homes(struct table *t, uint64_t end)
 
 bool table_step(struct table *t, unsigned buckets)
 {
+    if (!t->old.buckets && is_sparse(t)) start_moving(t, buckets_for(t->entries)); /* it was made for more than came */
     while (t->old.buckets && buckets) {
         CHECK(t->old.count && t->moved < t->old.count);
         unsigned n = buckets < TABLE_STEP_BUCKETS ? buckets : TABLE_STEP_BUCKETS;

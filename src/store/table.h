@@ -87,7 +87,7 @@ struct table_slot *table_insert(struct table *t, uint64_t hash, struct entry *e)
 /* The entry in that slot leaves the table; it is the caller's now. May move a few buckets. */
 void table_remove(struct table *t, uint64_t hash, struct table_slot *slot);
 
-/* Moves up to n buckets if the table is growing or shrinking; true while there is more to do. */
+/* Moves up to n buckets if the table is growing or shrinking, which one that is much too large begins with; true while there is more to do. */
 bool table_step(struct table *t, unsigned buckets);
 
 /* Walks the line from *cursor (0 at first) over at least one bucket and until at least `want` entries were visited, calling visit for each entry;
