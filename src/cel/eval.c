@@ -7,14 +7,13 @@
 #include "cel/maps.h"
 #include "cel/value.h"
 
-bool eval_fail(struct eval *e, const char *fmt, ...)
+void eval_set_error(struct eval *e, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(e->message, sizeof e->message, fmt, ap);
     va_end(ap);
     e->error_at = e->at;
-    return false;
 }
 
 bool eval_spend(struct eval *e, uint64_t steps)
@@ -31,7 +30,7 @@ void *eval_alloc(struct eval *e, size_t bytes)
 {
     if (!eval_spend(e, bytes / 64)) return NULL;
     void *p = scratch_alloc(e->scratch, bytes);
-    if (!p) eval_fail(e, "evaluation takes more than %zu bytes", e->scratch->bytes_max);
+    if (!p) eval_set_error(e, "evaluation takes more than %zu bytes", e->scratch->bytes_max);
     return p;
 }
 

@@ -22,7 +22,7 @@ struct library_table {
     size_t count;
 };
 
-extern const struct library_table arith_table, compare_table, container_table, convert_table, text_table, times_table, shardhash_table;
+extern const struct library_table arith_table, compare_table, container_table, convert_table, text_table, times_table, shardhash_table, ext_math_table, ext_encode_table, ext_strings_table;
 
 /* Calls f for each row with this name, as long as f gives true. Gives how many rows there are. */
 size_t library_each(struct slice function, bool extensions, bool (*f)(void *arg, const struct overload *row), void *arg);

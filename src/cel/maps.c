@@ -103,12 +103,12 @@ static bool grow(struct maps_builder *b, struct eval *e)
 struct cel_entry *maps_add(struct maps_builder *b, struct eval *e, const struct cel_value *key)
 {
     if (!value_is_key(key)) {
-        eval_fail(e, "unsupported key type: %s", value_kind_name(key->kind));
+        eval_set_error(e, "unsupported key type: %s", value_kind_name(key->kind));
         return NULL;
     }
     struct cel_value so_far = maps_value(b);
     if (maps_find(&so_far, key)) {
-        eval_fail(e, "a key occurs twice in a map");
+        eval_set_error(e, "a key occurs twice in a map");
         return NULL;
     }
     if (b->count == b->cap && !grow(b, e)) return NULL;

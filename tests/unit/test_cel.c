@@ -346,6 +346,29 @@ static void evaluating_again_allocates_nothing(void **state)
     cel_program_free(p);
 }
 
+static void extensions_are_there_when_asked_for(void **state)
+{
+    static const char *const cases[][2] = {
+        {"{'a': 1, 'b': 2}.transformMap(k, v, v > 1, k + string(v))", "{\"b\": \"b2\"}"},
+        {"['x', 'y'].transformMapEntry(i, v, {v: i})", "{\"x\": 0, \"y\": 1}"},
+        {"['x', 'x'].transformMapEntry(i, v, {v: i})", "error at 1:36: a key occurs twice in a map"},
+        {"cel.bind(a, key + 1, a * a)", "1849"},
+        {"math.greatest(1, 2u, 2.5) == 2.5 && math.least([3, 2]) == 2", "true"},
+        {"math.sqrt(16) + math.abs(-1.0)", "5.0"},
+        {"base64.encode(raw) + base64.encode(b'a') + base64.encode(b'abc')", "\"AP8=YQ==YWJj\""},
+        {"base64.decode('AP8=') == raw && base64.decode('YWJj') == b'abc'", "true"},
+        {"base64.decode('A')", "error at 1:14: not base64"},
+        {"'abc'.replace('', '-') + 'abc'.replace('', '-', 2) + 'aXbX'.replace('X', 'yy', 1)", "\"-a-b-c--a-bcayybX\""},
+        {"'abc'.split('') + ''.split(',')", "[\"a\", \"b\", \"c\", \"\"]"},
+        {"name.reverse()", "\"\xc3\xa9" "fac\""},
+        {"name.substring(3, 4) + name.charAt(3)", "\"\xc3\xa9\xc3\xa9\""},
+        {"tags.join('+').upperAscii()", "\"RED+BLUE\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) expect_with(cases[i][0], cases[i][1], CEL_EXTENSIONS);
+    refuse("math.abs(key)", 1, 1, "undeclared reference to 'math'");
+    refuse("name.reverse()", 1, 13, "undeclared function 'reverse'");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -365,6 +388,7 @@ int main(void)
         cmocka_unit_test(no_expression_runs_without_end),
         cmocka_unit_test(no_expression_is_checked_without_end),
         cmocka_unit_test(evaluating_again_allocates_nothing),
+        cmocka_unit_test(extensions_are_there_when_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
