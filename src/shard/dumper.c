@@ -44,7 +44,8 @@ struct lane { /* one shard's part of a dump */
     struct mail walk;       /* the walk is this message; it belongs to whoever it was sent to */
     atomic_bool waits;      /* the walk stands still until the thread has caught up */
     _Atomic uint64_t done;  /* entries */
-    _Atomic uint64_t log_written_at_cut; /* bytes ever written to the shard's log when the cut was made; the thread's to change */
+    uint64_t log_written_now;            /* bytes ever written to the shard's log when the running dump's cut was made */
+    _Atomic uint64_t log_written_at_cut; /* the same for the last dump that is durable; the thread's to change */
     _Atomic uint64_t last_file_bytes;    /* of the shard's last dump; likewise */
 };
 
@@ -252,7 +253,7 @@ static void begin(struct dump *u)
     dumpset_begin(u->set, &(struct dumpset_header){.epoch = u->epoch, .seed = d->engine->route.seed, .cut_ms = clock_unix_ms()}, u->options.profile, u->options.min_size);
     for (uint32_t i = 0; i < d->engine->route.shards; i++) {
         struct lane *l = &d->lanes[i];
-        l->log_written_at_cut = log_written(d, i);
+        l->log_written_now = log_written(d, i);
         total += cut_total(l->cut);
     }
     pthread_mutex_lock(&d->lock);
@@ -322,7 +323,10 @@ static void note_success(struct dump *u)
 {
     struct dumper *d = u->d;
     struct dumpset_totals t = dumpset_totals(u->set);
-    for (uint32_t i = 0; i < d->engine->route.shards; i++) d->lanes[i].last_file_bytes = dumpset_file_bytes(u->set, i);
+    for (uint32_t i = 0; i < d->engine->route.shards; i++) {
+        d->lanes[i].last_file_bytes = dumpset_file_bytes(u->set, i);
+        d->lanes[i].log_written_at_cut = d->lanes[i].log_written_now;
+    }
     pthread_mutex_lock(&d->lock);
     d->info.last = dumper_past_of(t, u->epoch, u->began_ms);
     d->info.last_duration_ms = clock_mono_us() / 1000 - u->began_mono_ms;
