@@ -293,6 +293,13 @@ enum tier_answer tier_would(struct tier *t)
     return answer;
 }
 
+void tier_flush(struct tier *t)
+{
+    pthread_mutex_lock(&t->lock);
+    refuse(t);
+    pthread_mutex_unlock(&t->lock);
+}
+
 void tier_wait(struct tier *t)
 {
     pthread_mutex_lock(&t->lock);
@@ -380,9 +387,12 @@ static int read_record(const struct tier *t, const struct span *from, struct sli
 static void note_read_error(struct tier *t, const struct segment *s, const struct span *from, int rc)
 {
     t->stats.read_errors++;
-    if (t->log)
-        slog(t->log, SLOG_WARNING, "a cold value cannot be read", "file=%s/%010u.cold offset=%llu error=%s", t->dir, s->id, (unsigned long long)from->at,
-             rc == -EBADMSG ? "not what was written" : strerror(-rc));
+    if (!t->log) return;
+    struct buf path = {0};
+    segment_path(t, s, &path);
+    slog(t->log, SLOG_WARNING, "a cold value cannot be read", "file=%s offset=%llu error=%s", path.p, (unsigned long long)from->at,
+         rc == -EBADMSG ? "not what was written" : strerror(-rc));
+    buf_fini(&path);
 }
 
 /* Copies a value that is still in memory. Under the lock. */

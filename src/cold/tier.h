@@ -55,6 +55,7 @@ void tier_wait(struct tier *t);              /* until put would not answer TIER_
 int tier_get(struct tier *t, struct chill_ref ref, struct slice key, struct buf *value); /* 0 or -errno; appends */
 bool tier_get_now(struct tier *t, struct chill_ref ref, struct slice key, struct buf *value); /* false: it would have to be read from disk */
 void tier_drop(struct tier *t, struct chill_ref ref);
+void tier_flush(struct tier *t); /* what is in the buffers is written soon, full or not */
 /* As long as it is pinned, a value can be read although it was dropped. Pin it while it is not. */
 void tier_pin(struct tier *t, struct chill_ref ref);
 void tier_unpin(struct tier *t, struct chill_ref ref);

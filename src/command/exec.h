@@ -45,6 +45,7 @@ struct exec {
     bool no_touch;             /* looking a key up is no use of it: CLIENT NO-TOUCH */
     bool in_multi;             /* inside EXEC: a blocking command must not block */
     bool retry;                /* a blocked command tries again because a key became ready */
+    bool unreadable;           /* a command with each_inner: one of the values that its commands need cannot be read, so it must not run them */
     bool done;                 /* CLASS_EACH, CLASS_CURSOR: it has answered, no further shard is needed */
     struct buf *carry;         /* CLASS_EACH, CLASS_CURSOR: bytes kept from shard to shard (ascending; the last one answers); empty at first */
     int64_t carry_n;           /* and a number; 0 at first */

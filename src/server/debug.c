@@ -168,6 +168,7 @@ static void cmd_protocol(struct exec *x)
 
 static const struct exec_subcommand subs[] = {
     {"change-repl-id", cmd_ok, 2},
+    {"chill", debug_data_chill, -2},
     {"digest", debug_data_digest, 2},
     {"digest-value", debug_data_digest_value, -3},
     {"error", cmd_error, 3},
@@ -192,6 +193,8 @@ static const struct exec_subcommand subs[] = {
 static const char *const help[] = {
     "CHANGE-REPL-ID",
     "    Does nothing: there is no replication here.",
+    "CHILL [<key> ...]",
+    "    Send the values of these keys, or all values, to the cold tier.",
     "DIGEST",
     "    Output a hex signature representing the whole content, whatever the number",
     "    of shards.",

@@ -8,6 +8,7 @@
 #include "command/objects.h"
 #include "server/conn.h"
 #include "server/front.h"
+#include "shard/thaw.h"
 #include "store/chill.h"
 #include "store/evict.h"
 #include "store/hash.h"
@@ -327,4 +328,39 @@ void debug_data_reload(struct exec *x)
         return;
     }
     reload(x);
+}
+
+/* ---- CHILL */
+
+static uint64_t chill_db(struct store *s, uint16_t id)
+{
+    uint64_t n = 0;
+    struct table_iter it;
+    if (!s->dbs[id]) return 0;
+    table_iter_init(&it, &s->dbs[id]->keys);
+    for (struct entry *e; (e = table_iter_next(&it));) n += !chill_is_cold(e) && chill_out(s, id, e); /* the slot is pointed elsewhere, nothing moves */
+    return n;
+}
+
+static uint64_t chill_key(struct exec *x, struct slice key)
+{
+    struct place at;
+    uint64_t hash = exec_hash(x, key);
+    store_peek(exec_store(x, hash), x->db, hash, key, &at);
+    return at.e && !chill_is_cold(at.e) && chill_out(at.store, at.db_id, at.e);
+}
+
+void debug_data_chill(struct exec *x)
+{
+    struct thaws *th = conn_of(x)->front->server->engine->thaws;
+    uint64_t n = 0;
+    if (!th) {
+        reply_error(&x->out, "ERR there is no cold tier: the server is ephemeral");
+        return;
+    }
+    for (uint32_t i = 2; i < x->argc; i++) n += chill_key(x, x->argv[i]);
+    for (uint32_t i = 0; x->argc == 2 && i < x->route->shards; i++)
+        for (uint16_t d = 0; d < STORE_DBS; d++) n += chill_db(x->stores[i], d);
+    tier_flush(th->tier);
+    reply_int(&x->out, (int64_t)n);
 }

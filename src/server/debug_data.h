@@ -9,4 +9,5 @@ void debug_data_digest_value(struct exec *x); /* DIGEST-VALUE key ... */
 void debug_data_htstats(struct exec *x);      /* HTSTATS db */
 void debug_data_htstats_key(struct exec *x);  /* HTSTATS-KEY key */
 void debug_data_populate(struct exec *x);     /* POPULATE count [prefix [size]] */
+void debug_data_chill(struct exec *x);        /* CHILL [key ...]: values go to the cold tier, and from its buffers to disk */
 void debug_data_reload(struct exec *x);       /* RELOAD [option ...], LOADAOF */

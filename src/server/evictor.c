@@ -193,20 +193,16 @@ bool evictor_step(struct worker *w, struct server *s)
 
 /* ---- loading */
 
-void evictor_load(struct server *s, struct shard *sh)
+void evictor_load(struct server *s, struct store *store, unsigned share)
 {
     struct evict_choice c;
     struct thaws *th = s->engine->thaws;
     unsigned samples = (unsigned)CONFIG_NUM(s->config, maxmemory_samples);
     if (!th || policy_of(s) != EVICT_COLD || !CONFIG_NUM(s->config, maxmemory)) return;
-    engine_publish(sh);
-    while (!within(s) && tier_would(th->tier) != TIER_FAILING) {
+    uint64_t limit = limit_of(s), aside = tier_bytes(th->tier), may = (limit > 2 * aside ? limit - aside : limit / 2) / share;
+    while (store_bytes(store) > may && tier_would(th->tier) != TIER_FAILING) {
         tier_wait(th->tier);
-        if (!evict_pick(sh->store, EVICT_COLD, samples, &c)) {
-            if (!c.more) return;
-            continue;
-        }
-        chill_out(sh->store, c.db, c.e);
-        engine_publish(sh);
+        if (evict_pick(store, EVICT_COLD, samples, &c)) chill_out(store, c.db, c.e);
+        else if (!c.more) return;
     }
 }

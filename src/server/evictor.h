@@ -18,6 +18,6 @@ bool evictor_step(struct worker *w, struct server *s);
 /* Ten times a second, on one thread: looks how much the process occupies, for the policy cold. */
 void evictor_tick(struct server *s);
 
-/* For a loader that holds the shard's token, or is alone with it, and may wait: chills until the data of all shards is within the limit. To be called every few thousand keys. With
- * another policy than cold it does nothing. */
-void evictor_load(struct server *s, struct shard *sh);
+/* For a loader that is alone with a store and may wait: chills until it takes no more than one of `share` equal parts of the limit. To be called every few hundred keys. With another policy than
+ * cold it does nothing. */
+void evictor_load(struct server *s, struct store *store, unsigned share);

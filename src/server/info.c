@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/num.h"
 #include "base/version.h"
+#include "cold/readers.h"
 #include "server/conn.h"
 #include "server/durability.h"
 #include "server/families.h"
@@ -20,6 +21,7 @@
 #include "server/stats.h"
 #include "server/subscribe.h"
 #include "server/totals.h"
+#include "shard/thaw.h"
 #include "store/entry.h"
 
 /* What the visits have gathered of each database: kept in x->carry. */
@@ -182,6 +184,36 @@ static void add_persistence(struct report *r)
 {
     add_loading(r);
     durability_info(r->s, r->out);
+}
+
+static void add_cold(struct report *r)
+{
+    struct thaws *th = r->s->engine->thaws;
+    struct tier_stats n = {0};
+    uint64_t keys = 0;
+    add_num(r, "cold_available", th != NULL);
+    if (!th) return;
+    for (uint32_t i = 0; i < r->s->engine->route.shards; i++) keys += STAT_GET(r->s->engine->shards[i].numbers.cold);
+    tier_get_stats(th->tier, &n);
+    add_num(r, "cold_keys", keys);
+    add_num(r, "cold_bytes", n.live_bytes);
+    add_num(r, "cold_raw_bytes", n.raw_bytes);
+    buf_printf(r->out, "cold_ratio:%.2f\r\n", n.live_bytes ? (double)n.raw_bytes / (double)n.live_bytes : 0);
+    add_num(r, "cold_disk_bytes", n.disk_bytes);
+    add_num(r, "cold_files", n.segments);
+    add_num(r, "cold_memory_bytes", n.pending_bytes + n.index_bytes);
+    add_num(r, "cold_pending_bytes", n.pending_bytes);
+    add_num(r, "cold_hits", atomic_load(&th->hits));
+    add_num(r, "cold_hits_lent", atomic_load(&th->lent));
+    add_num(r, "cold_reads", n.reads);
+    add_num(r, "cold_reads_in_flight", readers_under_way(th->readers));
+    add_num(r, "cold_chilled", n.puts);
+    add_num(r, "cold_files_cleaned", n.cleaned);
+    add_num(r, "cold_values_moved", n.moved);
+    add_num(r, "cold_read_errors", n.read_errors);
+    add_num(r, "cold_write_errors", n.write_errors);
+    add_text(r, "cold_write_status", n.failing ? "err" : "ok");
+    add_num(r, "cold_data_limit", atomic_load(&r->s->data_limit));
 }
 
 static void sum_errors(void *ctx, const char *code, uint64_t n) { *(uint64_t *)ctx += n; }
@@ -352,6 +384,7 @@ static const struct section {
     {"Clients", USUAL, add_clients},
     {"Memory", USUAL, add_memory},
     {"Persistence", USUAL, add_persistence},
+    {"Cold", USUAL, add_cold},
     {"Stats", USUAL, add_stats},
     {"Replication", USUAL, add_replication},
     {"CPU", USUAL, add_cpu},

@@ -20,6 +20,7 @@
 
 enum {
     SETS_MAX = 1024,  /* that are looked at */
+    RELIEVE_OPS = 256, /* between two calls of relieve */
     BATCH = 16,       /* entries whose places in the table are fetched ahead: about what a core can have in flight */
     DAMAGES_TOLD = 20,
 };
@@ -33,6 +34,7 @@ struct part { /* a shard's */
     uint64_t dump_bytes;  /* of the chosen set's file */
     bool dump_damaged;
     uint64_t entries, unfit;
+    unsigned since_relief; /* ops */
     struct buf error;
 };
 
@@ -291,6 +293,10 @@ static void add_op(struct part *p, const struct op *op, uint64_t hash)
     bool keyed = op->kind != OP_FLUSH && op->kind != OP_SWAP;
     if (likely(fits_op(p->store, op, hash, &at) && (!keyed || hash % p->loader->o.shards == p->shard))) store_apply(p->store, op, keyed ? &at : NULL);
     else p->unfit++;
+    const struct loader_options *o = &p->loader->o;
+    if (likely(++p->since_relief < RELIEVE_OPS) || !o->relieve) return;
+    p->since_relief = 0;
+    o->relieve(o->relieve_ctx, p->store);
 }
 
 static void add_entry(struct part *p, const struct dumpfile_entry *e, uint64_t hash)

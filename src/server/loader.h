@@ -35,6 +35,8 @@ struct loader_options {
     const struct slog *log;    /* where damage is told; NULL: nowhere */
     const atomic_bool *stop;   /* when it becomes true the steps end soon with -ECANCELED */
     struct loader_progress *progress;
+    void (*relieve)(void *ctx, struct store *s); /* called now and then on the thread that fills s, so that values can go to the cold tier; NULL: none */
+    void *relieve_ctx;
 };
 
 struct loader_result {

@@ -8,8 +8,10 @@
 #include "base/mem.h"
 #include "io/file.h"
 #include "log/wal.h"
+#include "server/evictor.h"
 #include "server/loader.h"
 #include "server/relayout.h"
+#include "store/chill.h"
 
 enum {
     SEGMENT_BYTES = 64 << 20,
@@ -23,11 +25,22 @@ struct recovery {
     struct dumper_past newest; /* dump set of the layout in use */
     pthread_t thread;
     bool failed;
+    bool moving; /* the stores that are filled now are those of the new layout */
     int64_t start_ms, next_tell_ms; /* next_tell_ms: front 0's */
     struct loader_progress progress;
 };
 
 /* ---- loading the layout in use */
+
+/* While the data is laid out anew there are two stores for each key. */
+static void relieve(void *ctx, struct store *store)
+{
+    struct recovery *r = ctx;
+    struct server *s = r->server;
+    uint32_t n = s->engine->route.shards;
+    if (r->dir->shards == n) evictor_load(s, store, n);
+    else evictor_load(s, store, r->moving ? 2 * n : 2 * r->dir->shards);
+}
 
 static struct loader *make_loader(struct recovery *r, const char *dir)
 {
@@ -41,7 +54,9 @@ static struct loader *make_loader(struct recovery *r, const char *dir)
                                                .threads = true,
                                                .log = &s->log,
                                                .stop = &s->stopping,
-                                               .progress = &r->progress});
+                                               .progress = &r->progress,
+                                               .relieve = relieve,
+                                               .relieve_ctx = r});
 }
 
 static uint64_t count_keys(struct store *const *stores, uint32_t n)
@@ -88,13 +103,19 @@ static bool load_in_place(struct recovery *r, struct loader *l, const char *dir,
 static struct store **old_stores(const struct recovery *r)
 {
     struct store **stores = mem_zalloc(r->dir->shards * sizeof *stores);
-    for (uint32_t i = 0; i < r->dir->shards; i++) stores[i] = store_new(r->dir->seed, &r->server->engine->limits, i + 1);
+    for (uint32_t i = 0; i < r->dir->shards; i++) {
+        stores[i] = store_new(r->dir->seed, &r->server->engine->limits, i + 1);
+        stores[i]->tier = r->server->engine->stores[0]->tier;
+    }
     return stores;
 }
 
 static void free_stores(struct store **stores, uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++) store_free(stores[i]);
+    for (uint32_t i = 0; i < n; i++) {
+        chill_drop_all(stores[i]);
+        store_free(stores[i]);
+    }
     mem_free(stores);
 }
 
@@ -109,7 +130,10 @@ static bool write_layout(struct recovery *r, struct store *const *from, const ch
                           .profile = (enum compress_profile)CONFIG_NUM(s->config, compression_profile),
                           .min_size = (size_t)CONFIG_NUM(s->config, compression_min_size),
                           .threads = true,
-                          .stop = &s->stopping};
+                          .stop = &s->stopping,
+                          .relieve = relieve,
+                          .relieve_ctx = r};
+    r->moving = true;
     return datadir_make_layout(r->dir, r->dir->layout + 1, error) == 0 && relayout_write(&to, from, r->dir->shards, e->stores, &r->newest, error) == 0;
 }
 

@@ -11,10 +11,14 @@
 #include "log/logdir.h"
 #include "route/route.h"
 #include "server/loader.h"
+#include "store/chill.h"
 #include "store/image.h"
 #include "store/store.h"
 
-enum { RAW_BYTES = 1 << 20 }; /* collected before they are sealed and written */
+enum {
+    RAW_BYTES = 1 << 20,   /* collected before they are sealed and written */
+    RELIEVE_ENTRIES = 256, /* between two calls of relieve */
+};
 
 struct move {
     const struct relayout *r;
@@ -30,6 +34,7 @@ struct lane { /* the entries of one new shard */
     struct store *to;
     struct buf raw, image;
     uint64_t entries; /* in raw */
+    unsigned since_relief; /* entries */
     int rc;
 };
 
@@ -40,7 +45,19 @@ static void write_out(struct lane *l, size_t at_least)
     l->raw.len = l->entries = 0;
 }
 
-static void move_entry(struct lane *l, uint16_t db, const struct entry *e)
+/* A cold value is read where it lies; its entry stays as it is, for other lanes look at it too. */
+static void move_cold(struct lane *l, const struct store *from, uint16_t db, const struct entry *e)
+{
+    l->image.len = 0;
+    l->rc = from->tier->get(from->tier->ctx, chill_ref_of(e), entry_key(e), &l->image);
+    if (l->rc) return;
+    struct slice image = chill_image(buf_slice(&l->image));
+    struct op op = {.kind = OP_RESTORE, .db = db, .key = entry_key(e), .value = image, .expiry_ms = entry_expiry_ms(e)};
+    store_apply(l->to, &op, NULL);
+    dumpfile_add_image(&l->raw, db, op.key, op.expiry_ms, image);
+}
+
+static void move_warm(struct lane *l, uint16_t db, const struct entry *e)
 {
     struct op op = {.kind = OP_SET, .db = db, .key = entry_key(e), .value = entry_value(e), .expiry_ms = entry_expiry_ms(e)};
     if (entry_type(e) != TYPE_STRING) {
@@ -51,6 +68,17 @@ static void move_entry(struct lane *l, uint16_t db, const struct entry *e)
     }
     store_apply(l->to, &op, NULL);
     dumpfile_add_entry(&l->raw, db, e);
+}
+
+static void move_entry(struct lane *l, const struct store *from, uint16_t db, const struct entry *e)
+{
+    const struct relayout *r = l->m->r;
+    if (chill_is_cold(e)) move_cold(l, from, db, e);
+    else move_warm(l, db, e);
+    if (r->relieve && ++l->since_relief == RELIEVE_ENTRIES) {
+        l->since_relief = 0;
+        r->relieve(r->relieve_ctx, l->to);
+    }
     l->entries++;
     write_out(l, RAW_BYTES);
 }
@@ -61,7 +89,7 @@ static void move_db(struct lane *l, const struct store *from, uint16_t db)
     struct table_iter it;
     table_iter_init(&it, &from->dbs[db]->keys);
     for (struct entry *e; l->rc == 0 && (e = table_iter_next(&it));)
-        if (route_shard(route, keyhash(entry_key(e), route->seed)) == l->shard) move_entry(l, db, e);
+        if (route_shard(route, keyhash(entry_key(e), route->seed)) == l->shard) move_entry(l, from, db, e);
 }
 
 static uint64_t keys_of(const struct move *m, uint16_t db)

@@ -25,6 +25,8 @@ struct relayout {
     size_t min_size;
     bool threads;            /* one per new shard; else the caller's does everything */
     const atomic_bool *stop; /* when it becomes true it ends soon with -ECANCELED; may be NULL */
+    void (*relieve)(void *ctx, struct store *s); /* called now and then on the thread that fills s, one of `to`; NULL: none */
+    void *relieve_ctx;
 };
 
 /* from keeps its content; to are empty stores, [shards]. Gives 0 and what the set is, or -errno and a reason. */

@@ -181,6 +181,8 @@ static void exec_command(struct exec *x)
     } else if (log_error(c)) {
         reply_errorf(&x->out, "EXECABORT Transaction discarded because of: MISCONF Errors writing to the log: %s. Writes are refused, reads go on.",
                      strerror(-log_error(c)));
+    } else if (x->unreadable) {
+        exec_unreadable(x);
     } else if (watch_dirty(x, &c->watches)) {
         reply_null_array(&x->out);
     } else {

@@ -12,6 +12,8 @@
 #include "dump/dumpfile.h"
 #include "log/wal.h"
 #include "shard/journal.h"
+#include "shard/thaw.h"
+#include "store/chill.h"
 #include "store/cut.h"
 
 enum {
@@ -35,6 +37,14 @@ struct chunk {
     bool last; /* of its shard */
     uint64_t entries;
     struct buf raw;
+    struct buf cold; /* entries whose values the thread reads: struct cold_entry and the key, one behind the other; each is pinned in the tier */
+};
+
+struct cold_entry {
+    struct chill_ref ref;
+    int64_t expiry_ms;
+    uint32_t key_len;
+    uint16_t db;
 };
 
 struct lane { /* one shard's part of a dump */
@@ -105,6 +115,21 @@ static void hand_over(struct lane *l, bool last)
     wake(d);
 }
 
+/* The value stays where it is; that it is there until the thread has read it, whatever becomes of the entry, is what the pin is for. */
+static void add_cold(struct chunk *c, struct tier *t, uint16_t db, const struct entry *e)
+{
+    struct slice key = entry_key(e);
+    struct cold_entry cold;
+    memset(&cold, 0, sizeof cold);
+    cold.ref = chill_ref_of(e);
+    cold.expiry_ms = entry_expiry_ms(e);
+    cold.key_len = (uint32_t)key.n;
+    cold.db = db;
+    tier_pin(t, cold.ref);
+    buf_add(&c->cold, &cold, sizeof cold);
+    buf_add_slice(&c->cold, key);
+}
+
 static void emit(void *ctx, uint16_t db, const struct entry *e)
 {
     struct lane *l = ctx;
@@ -115,11 +140,16 @@ static void emit(void *ctx, uint16_t db, const struct entry *e)
         buf_room(&l->open->raw, CHUNK_BYTES + (CHUNK_BYTES >> 3));
     }
     struct chunk *c = l->open;
-    size_t before = c->raw.len;
-    dumpfile_add_entry(&c->raw, db, e);
-    c->entries++;
-    uint64_t backlog = atomic_fetch_add_explicit(&d->backlog, c->raw.len - before, memory_order_relaxed);
-    if (c->raw.len >= CHUNK_BYTES) hand_over(l, false);
+    size_t before = c->raw.len + c->cold.len;
+    if (unlikely(chill_is_cold(e))) {
+        add_cold(c, d->engine->thaws->tier, db, e);
+    } else {
+        dumpfile_add_entry(&c->raw, db, e);
+        c->entries++;
+    }
+    size_t now = c->raw.len + c->cold.len;
+    uint64_t backlog = atomic_fetch_add_explicit(&d->backlog, now - before, memory_order_relaxed);
+    if (now >= CHUNK_BYTES) hand_over(l, false);
     if (unlikely(backlog > atomic_load_explicit(&d->hold_back_bytes, memory_order_relaxed))) journal_hold_back(d->journal, true);
 }
 
@@ -262,15 +292,46 @@ static void begin(struct dump *u)
     for (uint32_t i = 0; i < d->engine->route.shards; i++) send_walk(&d->lanes[i]);
 }
 
+static void write_raw(struct dump *u, struct chunk *c)
+{
+    int rc = u->error || !c->entries ? 0 : dumpset_write(u->set, c->shard, buf_slice(&c->raw), c->entries);
+    if (rc) fail(u, rc);
+    c->raw.len = c->entries = 0;
+}
+
+/* Cold values go into the file by way of c->raw, which has been written. One that cannot be read fails the dump: without it the log must not be cut. */
+static void write_cold(struct dump *u, struct chunk *c)
+{
+    struct buf bytes = {0};
+    struct cold_entry cold;
+    for (size_t at = 0; at < c->cold.len; at += sizeof cold + cold.key_len) {
+        memcpy(&cold, c->cold.p + at, sizeof cold);
+        struct slice key = slice_of(c->cold.p + at + sizeof cold, cold.key_len);
+        struct tier *t = u->d->engine->thaws->tier;
+        bytes.len = 0;
+        int rc = u->error ? 0 : tier_get(t, cold.ref, key, &bytes);
+        tier_unpin(t, cold.ref);
+        if (rc) fail(u, rc);
+        if (u->error) continue;
+        dumpfile_add_image(&c->raw, cold.db, key, cold.expiry_ms, chill_image(buf_slice(&bytes)));
+        c->entries++;
+        if (c->raw.len >= CHUNK_BYTES) write_raw(u, c);
+    }
+    write_raw(u, c);
+    buf_fini(&bytes);
+}
+
 static void write_chunk(struct dump *u, struct chunk *c)
 {
     struct dumper *d = u->d;
-    int rc = u->error || !c->entries ? 0 : dumpset_write(u->set, c->shard, buf_slice(&c->raw), c->entries);
-    if (rc) fail(u, rc);
+    size_t bytes = c->raw.len + c->cold.len;
+    write_raw(u, c);
+    if (c->cold.len) write_cold(u, c);
     if (c->last) u->lanes_left--;
-    uint64_t left = atomic_fetch_sub(&d->backlog, c->raw.len) - c->raw.len;
+    uint64_t left = atomic_fetch_sub(&d->backlog, bytes) - bytes;
     if (left < atomic_load(&d->hold_back_bytes) / 2) journal_hold_back(d->journal, false);
     buf_fini(&c->raw);
+    buf_fini(&c->cold);
     mem_free(c);
 }
 
@@ -506,12 +567,14 @@ void dumper_free(struct dumper *d)
     for (struct chunk *c = atomic_load(&d->full), *next; c; c = next) {
         next = c->next;
         buf_fini(&c->raw);
+        buf_fini(&c->cold);
         mem_free(c);
     }
     for (uint32_t i = 0; i < d->engine->route.shards; i++) {
         struct chunk *c = d->lanes[i].open;
         if (!c) continue;
         buf_fini(&c->raw);
+        buf_fini(&c->cold);
         mem_free(c);
     }
     close(d->wake_fd);

@@ -189,6 +189,7 @@ void engine_publish_numbers(struct shard *s)
         publish(&n->expiring[db], store_expiring(from, db));
     }
     publish(&n->heap_bytes, store_heap_bytes(from));
+    publish(&n->cold, from->cold);
 }
 
 void engine_post(struct worker *w, struct shard *s, struct mail *m)

@@ -52,6 +52,7 @@ struct shard_stats { /* written by the token's holder, read by anyone: relaxed *
 struct shard_numbers { /* as of the last engine_publish_numbers; written by the token's holder, read by anyone: relaxed */
     uint64_t keys[STORE_DBS], expiring[STORE_DBS];
     uint64_t heap_bytes; /* of the live bytes: those in the process heap */
+    uint64_t cold;       /* keys whose value is on disk */
 };
 
 struct shard {

@@ -221,7 +221,7 @@ static struct exec *set_up(struct worker *w, struct task *t, const struct reques
     x->key_hashes = t->hashes + r->first_hash;
     x->n_key_hashes = r->cmd->flags & CMD_MOVABLE_KEYS ? 0 : r->n_hashes;
     x->next_key_hash = 0;
-    x->in_multi = false;
+    x->in_multi = x->unreadable = false;
     x->no_touch = t->no_touch;
     x->retry = t->waiter != NULL;
     x->block.wanted = false;
@@ -262,7 +262,9 @@ static void answer_unreadable(struct worker *w, struct task *t)
 {
     struct exec *x = set_up(w, t, &t->requests[t->pos]);
     size_t reply_at = t->out->len;
-    exec_unreadable(x);
+    x->unreadable = true;
+    if (x->cmd->each_inner) x->cmd->fn(x);
+    else exec_unreadable(x);
     count_command(w, t, x, 0, true);
     if (w->engine->hooks.error) w->engine->hooks.error(w->engine->hooks.ctx, w, slice_of(t->out->p + reply_at, t->out->len - reply_at));
     if (t->waiter) wait_served(w, t->waiter);

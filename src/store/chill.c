@@ -221,6 +221,19 @@ bool chill_bury_step(struct store *s, unsigned entries)
     return s->graves != NULL;
 }
 
+void chill_drop_all(struct store *s)
+{
+    for (unsigned i = 0; i < STORE_DBS; i++) {
+        if (!s->dbs[i] || !s->dbs[i]->cold) continue;
+        struct table_iter it;
+        table_iter_init(&it, &s->dbs[i]->keys);
+        for (const struct entry *e; (e = table_iter_next(&it));)
+            if (chill_is_cold(e)) s->tier->drop(s->tier->ctx, chill_ref_of(e));
+    }
+    while (chill_bury_step(s, UINT32_MAX)) {
+    }
+}
+
 void chill_free_graves(struct store *s)
 {
     while (s->graves) free_grave(s);

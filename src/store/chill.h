@@ -70,4 +70,5 @@ void chill_forget(struct store *s, struct db *db, const struct entry *e); /* a c
 void chill_bury(struct store *s, const struct db *db);
 /* Goes on with that over some entries; true while there is more. */
 bool chill_bury_step(struct store *s, unsigned entries);
+void chill_drop_all(struct store *s); /* of a store that is about to be freed while the tier goes on */
 void chill_free_graves(struct store *s); /* the store goes, and the tier too: nothing is dropped */
