@@ -108,7 +108,8 @@ static bool multiply_double(struct eval *e, const struct cel_value *a, struct ce
 }
 
 /* By zero it is an infinity or NaN, as IEEE 754 has it; UBSan is told that this is meant. */
-__attribute__((no_sanitize("float-divide-by-zero"))) static bool divide_double(struct eval *e, const struct cel_value *a, struct cel_value *out)
+__attribute__((no_sanitize("float-divide-by-zero"))) static bool
+divide_double(struct eval *e, const struct cel_value *a, struct cel_value *out)
 {
     *out = value_double(a[0].real / a[1].real);
     return true;
@@ -134,14 +135,27 @@ static bool subtract_times(struct eval *e, const struct cel_value *a, struct cel
     struct cel_time t = timetext_subtract(a[0].time, a[1].time);
     *out = (struct cel_value){.kind = CEL_DURATION, .time = t};
     int64_t nanos;
-    bool fits = !__builtin_mul_overflow(t.seconds, (int64_t)1000000000, &nanos) && !__builtin_add_overflow(nanos, (int64_t)t.nanos, &nanos);
+    bool fits = !__builtin_mul_overflow(t.seconds, (int64_t)1000000000, &nanos) &&
+                !__builtin_add_overflow(nanos, (int64_t)t.nanos, &nanos);
     return fits || eval_fail(e, "duration out of range");
 }
 
-static bool add_time(struct eval *e, const struct cel_value *a, struct cel_value *out) { return give_timestamp(e, timetext_add(a[0].time, a[1].time), out); }
-static bool add_duration(struct eval *e, const struct cel_value *a, struct cel_value *out) { return give_duration(e, timetext_add(a[0].time, a[1].time), out); }
-static bool subtract_time(struct eval *e, const struct cel_value *a, struct cel_value *out) { return give_timestamp(e, timetext_subtract(a[0].time, a[1].time), out); }
-static bool subtract_duration(struct eval *e, const struct cel_value *a, struct cel_value *out) { return give_duration(e, timetext_subtract(a[0].time, a[1].time), out); }
+static bool add_time(struct eval *e, const struct cel_value *a, struct cel_value *out)
+{
+    return give_timestamp(e, timetext_add(a[0].time, a[1].time), out);
+}
+static bool add_duration(struct eval *e, const struct cel_value *a, struct cel_value *out)
+{
+    return give_duration(e, timetext_add(a[0].time, a[1].time), out);
+}
+static bool subtract_time(struct eval *e, const struct cel_value *a, struct cel_value *out)
+{
+    return give_timestamp(e, timetext_subtract(a[0].time, a[1].time), out);
+}
+static bool subtract_duration(struct eval *e, const struct cel_value *a, struct cel_value *out)
+{
+    return give_duration(e, timetext_subtract(a[0].time, a[1].time), out);
+}
 
 /* ---- bool */
 

@@ -1,5 +1,5 @@
-/* The tree of an expression: made by the parser, annotated by the checker, walked by the evaluator. It lies in the program's scratch and
- * does not change once the program is compiled. */
+/* The tree of an expression: made by the parser, annotated by the checker, walked by the evaluator. It lies in the
+ * program's scratch and does not change once the program is compiled. */
 #pragma once
 #include "cel/cel.h"
 

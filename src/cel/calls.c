@@ -18,7 +18,8 @@ static uint16_t kinds_of(const struct type *parameter)
     return parameter->kind == CEL_ABSENT || parameter->kind == CEL_DYN ? UINT16_MAX : (uint16_t)(1u << parameter->kind);
 }
 
-/* Takes the overload as a candidate if the arguments fit it. All that fit are kept: with an argument of type dyn only its value will tell. */
+/* Takes the overload as a candidate if the arguments fit it. All that fit are kept: with an argument of type dyn only
+ * its value will tell. */
 static bool consider(void *arg, const struct overload *row)
 {
     struct resolution *r = arg;
@@ -57,7 +58,8 @@ static void print_arguments(struct checker *c, const struct node *n, const struc
 {
     uint32_t first = n->member ? 1 : 0;
     if (n->member) buf_printf(out, "%s.", checker_type_text(c, r->args[0]));
-    for (uint32_t i = first; i < n->count; i++) buf_printf(out, "%s%s", i == first ? "(" : ", ", checker_type_text(c, r->args[i]));
+    for (uint32_t i = first; i < n->count; i++)
+        buf_printf(out, "%s%s", i == first ? "(" : ", ", checker_type_text(c, r->args[i]));
     buf_add_str(out, n->count == first ? "()" : ")");
 }
 
@@ -65,7 +67,8 @@ static const struct type *no_overload(struct checker *c, struct node *n, const s
 {
     struct buf text = {0};
     print_arguments(c, n, r, &text);
-    const struct type *t = checker_fail(c, n, "found no matching overload for '%.*s' applied to '%.*s'", (int)n->name.n, n->name.p, (int)text.len, text.p);
+    const struct type *t = checker_fail(c, n, "found no matching overload for '%.*s' applied to '%.*s'", (int)n->name.n,
+                                        n->name.p, (int)text.len, text.p);
     buf_fini(&text);
     return t;
 }

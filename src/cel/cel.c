@@ -79,14 +79,15 @@ static bool check_variables(const struct cel_program *p, const struct cel_value 
         enum cel_kind kind = variables[i].kind;
         if (kind == p->kinds[i] || kind == CEL_ABSENT || (p->kinds[i] == CEL_DYN && kind < CEL_DYN)) continue;
         *error = (struct cel_error){.line = 1, .column = 1};
-        snprintf(error->message, sizeof error->message, "variable %zu is of type %s, declared is %s", i, kind <= CEL_DYN ? value_kind_name(kind) : "none",
-                 value_kind_name(p->kinds[i]));
+        snprintf(error->message, sizeof error->message, "variable %zu is of type %s, declared is %s", i,
+                 kind <= CEL_DYN ? value_kind_name(kind) : "none", value_kind_name(p->kinds[i]));
         return false;
     }
     return true;
 }
 
-int cel_eval(const struct cel_program *p, const struct cel_value *variables, struct scratch *scratch, struct cel_value *result, struct cel_error *error)
+int cel_eval(const struct cel_program *p, const struct cel_value *variables, struct scratch *scratch,
+             struct cel_value *result, struct cel_error *error)
 {
     scratch_reset(scratch);
     if (!check_variables(p, variables, error)) return -1;

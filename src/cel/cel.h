@@ -1,4 +1,4 @@
-/* CEL, the Common Expression Language: an expression is compiled once against declared variables and evaluated many times.
+/* CEL, the Common Expression Language: an expression is compiled once against declared variables and evaluated often.
  *
  *     struct cel_variable columns[] = {{SLICE("key"), SLICE("int")}};
  *     struct cel_env env = {.variables = columns, .count = 1};
@@ -9,9 +9,9 @@
  *     struct cel_value key = {.kind = CEL_INT, .integer = 42}, shard;
  *     if (cel_eval(p, &key, &s, &shard, &error) == 0) use(shard.natural);
  *
- * Pure but for one thing: a time zone given by name is read from the machine's zoneinfo files (zone.h). A program is immutable and may be used by any number of threads at once, each
- * with a scratch of its own. No expression, however hostile, crashes or runs without end: what exceeds a limit is an error.
- * docs/CEL.md says what the language has. */
+ * Pure but for one thing: a time zone given by name is read from the machine's zoneinfo files (zone.h). A program is
+ * immutable and may be used by any number of threads at once, each with a scratch of its own. No expression, however
+ * hostile, crashes or runs without end: what exceeds a limit is an error. docs/CEL.md says what the language has. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -80,7 +80,8 @@ struct cel_entry {
 
 struct cel_variable {
     struct slice name; /* may be qualified: "request.key" */
-    struct slice type; /* as CEL writes types: "int", "string", "bytes", "double", "bool", "uint", "list(int)", "map(string, dyn)", "timestamp", "dyn", ... */
+    struct slice type; /* as CEL writes types: "int", "string", "bytes", "double", "bool", "uint", "list(int)",
+                          "map(string, dyn)", "timestamp", "dyn", ... */
 };
 
 enum cel_flag {
@@ -110,14 +111,18 @@ void cel_program_free(struct cel_program *program); /* NULL is fine */
 enum cel_kind cel_program_kind(const struct cel_program *program);
 const char *cel_program_type(const struct cel_program *program);
 
-/* Evaluates the program with variables[i] for the i-th declared one; borrows them. Each must be of its declared type or CEL_ABSENT.
- * Gives 0 and a result that lives until the scratch is used again (or as long as the program and the variables it came from), or -1 with *error set.
- * Once the scratch has grown to what the expression needs, nothing is allocated. */
-int cel_eval(const struct cel_program *program, const struct cel_value *variables, struct scratch *scratch, struct cel_value *result, struct cel_error *error);
+/* Evaluates the program with variables[i] for the i-th declared one; borrows them. Each must be of its declared type or
+ * CEL_ABSENT. Gives 0 and a result that lives until the scratch is used again (or as long as the program and the
+ * variables it came from), or -1 with *error set. Once the scratch has grown to what the expression needs, nothing is
+ * allocated. */
+int cel_eval(const struct cel_program *program, const struct cel_value *variables, struct scratch *scratch,
+             struct cel_value *result, struct cel_error *error);
 
 /* Adds "1:5: message", the line of the source and a caret below the place. */
 void cel_error_print(const struct cel_error *error, struct slice source, struct buf *out);
 
 /* Adds the value as CEL would write it: 5u, "text", b"\x00", [1, 2], {"a": 1}, timestamp("..."). */
 void cel_value_print(const struct cel_value *value, struct buf *out);
-bool cel_value_equal(const struct cel_value *a, const struct cel_value *b); /* as == has it: 1 == 1.0, NaN is not itself; false beyond CEL_DEPTH_MAX */
+
+/* As == has it: 1 == 1.0, NaN is not itself. False for values nested deeper than CEL_DEPTH_MAX. */
+bool cel_value_equal(const struct cel_value *a, const struct cel_value *b);

@@ -15,7 +15,8 @@ bool checker_init(struct checker *c, struct source *source, const struct cel_env
     for (size_t i = 0; i < env->count; i++) {
         const struct cel_variable *v = &env->variables[i];
         if (types_parse(&c->types, v->type, &c->variable_types[i], 1, NULL) == 1) continue;
-        return source_fail(source, 0, "variable '%.*s' has the unknown type '%.*s'", (int)v->name.n, v->name.p, (int)v->type.n, v->type.p);
+        return source_fail(source, 0, "variable '%.*s' has the unknown type '%.*s'", (int)v->name.n, v->name.p,
+                           (int)v->type.n, v->type.p);
     }
     return true;
 }
@@ -107,8 +108,8 @@ static const struct type *check_cond(struct checker *c, struct node *n)
     const struct type *branch = types_variable(&c->types);
     const struct type *wanted[3] = {types_simple(CEL_BOOL), branch, branch};
     if (types_assignable(&c->types, args, wanted, 3)) return types_resolve(&c->types, branch, false);
-    return checker_fail(c, n, "found no matching overload for '_?_:_' applied to '(%s, %s, %s)'", checker_type_text(c, args[0]), checker_type_text(c, args[1]),
-                        checker_type_text(c, args[2]));
+    return checker_fail(c, n, "found no matching overload for '_?_:_' applied to '(%s, %s, %s)'",
+                        checker_type_text(c, args[0]), checker_type_text(c, args[1]), checker_type_text(c, args[2]));
 }
 
 /* The joined type of args[first], args[first + step]...; a fresh variable if there are none. */
@@ -148,7 +149,8 @@ static bool loop_variables(struct checker *c, struct node *n, const struct type 
     } else if (range->kind == CEL_ABSENT) {
         types_assignable(&c->types, &dyn, &range, 1);
     } else if (range->kind != CEL_DYN) {
-        return checker_fail(c, n->args[0], "type '%s' cannot be the range of a macro: that is a list or a map", checker_type_text(c, range)) != NULL;
+        return checker_fail(c, n->args[0], "type '%s' cannot be the range of a macro: that is a list or a map",
+                            checker_type_text(c, range)) != NULL;
     }
     return true;
 }

@@ -1,4 +1,5 @@
-/* The static checker: gives every node a type, resolves names to variables and calls to functions, and says what is wrong with its place. */
+/* The static checker: gives every node a type, resolves names to variables and calls to functions, and says what is
+ * wrong with its place. */
 #pragma once
 #include "cel/ast.h"
 #include "cel/source.h"
@@ -30,11 +31,13 @@ struct local {
 const struct type *checker_node(struct checker *c, struct node *n);
 bool checker_unchecked(const struct checker *c);
 
-/* With CEL_UNCHECKED the node becomes an error to be met when it is evaluated, and has the type dyn; else the source gets the error. */
+/* With CEL_UNCHECKED the node becomes an error to be met when it is evaluated, and has the type dyn; else the source
+ * gets the error. */
 const struct type *checker_fail(struct checker *c, struct node *n, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 const char *checker_type_text(struct checker *c, const struct type *t); /* for messages */
 
-/* scope.c. Makes a NODE_NAME or NODE_SELECT a variable, a local or a type, if that is what its whole qualified name is; NULL if not. */
+/* scope.c. Makes a NODE_NAME or NODE_SELECT a variable, a local or a type, if that is what its whole qualified name is;
+ * NULL if not. */
 const struct type *checker_name(struct checker *c, struct node *n);
 /* A target and a member name that are together a qualified function, like math.abs: its name, else an empty slice. */
 struct slice checker_function_name(struct checker *c, const struct node *call);

@@ -10,7 +10,10 @@ static bool compare_equal(struct eval *e, const struct cel_value *a, bool wanted
 }
 
 static bool equal(struct eval *e, const struct cel_value *a, struct cel_value *out) { return compare_equal(e, a, true, out); }
-static bool not_equal(struct eval *e, const struct cel_value *a, struct cel_value *out) { return compare_equal(e, a, false, out); }
+static bool not_equal(struct eval *e, const struct cel_value *a, struct cel_value *out)
+{
+    return compare_equal(e, a, false, out);
+}
 
 static bool less(struct eval *e, const struct cel_value *a, struct cel_value *out)
 {
@@ -37,12 +40,15 @@ static bool greater_equal(struct eval *e, const struct cel_value *a, struct cel_
     return true;
 }
 
+#define ORDER_ROW(function, types, run) {function, types, "bool", run, 0}
 #define ORDER(function, run) \
-    {function, "bool, bool", "bool", run, 0}, {function, "int, int", "bool", run, 0}, {function, "uint, uint", "bool", run, 0}, \
-        {function, "double, double", "bool", run, 0}, {function, "string, string", "bool", run, 0}, {function, "bytes, bytes", "bool", run, 0}, \
-        {function, "timestamp, timestamp", "bool", run, 0}, {function, "duration, duration", "bool", run, 0}, {function, "int, uint", "bool", run, 0}, \
-        {function, "int, double", "bool", run, 0}, {function, "uint, int", "bool", run, 0}, {function, "uint, double", "bool", run, 0}, \
-        {function, "double, int", "bool", run, 0}, {function, "double, uint", "bool", run, 0}
+    ORDER_ROW(function, "bool, bool", run), ORDER_ROW(function, "int, int", run), \
+    ORDER_ROW(function, "uint, uint", run), ORDER_ROW(function, "double, double", run), \
+    ORDER_ROW(function, "string, string", run), ORDER_ROW(function, "bytes, bytes", run), \
+    ORDER_ROW(function, "timestamp, timestamp", run), ORDER_ROW(function, "duration, duration", run), \
+    ORDER_ROW(function, "int, uint", run), ORDER_ROW(function, "int, double", run), \
+    ORDER_ROW(function, "uint, int", run), ORDER_ROW(function, "uint, double", run), \
+    ORDER_ROW(function, "double, int", run), ORDER_ROW(function, "double, uint", run)
 
 static const struct overload rows[] = {
     {"_==_", "A, A", "bool", equal, 0},

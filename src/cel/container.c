@@ -55,7 +55,8 @@ static bool index_map(struct eval *e, const struct cel_value *a, struct cel_valu
     if (!a[0].map.index && !eval_spend(e, a[0].map.count / 8)) return false;
     const struct cel_value *found = maps_find(&a[0], &a[1]);
     if (found) *out = *found;
-    else if (a[1].kind == CEL_STRING) return eval_fail(e, "no such key: '%.*s'", (int)(a[1].text.n > 64 ? 64 : a[1].text.n), a[1].text.p);
+    else if (a[1].kind == CEL_STRING)
+        return eval_fail(e, "no such key: '%.*s'", (int)(a[1].text.n > 64 ? 64 : a[1].text.n), a[1].text.p);
     return found || eval_fail(e, "no such key");
 }
 

@@ -110,7 +110,9 @@ static bool double_of_uint(struct eval *e, const struct cel_value *a, struct cel
 static bool double_of_string(struct eval *e, const struct cel_value *a, struct cel_value *out)
 {
     char text[400];
-    if (a->text.n == 0 || a->text.n >= sizeof text || memchr(a->text.p, 'x', a->text.n) || memchr(a->text.p, 'X', a->text.n)) return unreadable(e, a, "double");
+    if (a->text.n == 0 || a->text.n >= sizeof text || memchr(a->text.p, 'x', a->text.n) ||
+        memchr(a->text.p, 'X', a->text.n))
+        return unreadable(e, a, "double");
     memcpy(text, a->text.p, a->text.n);
     text[a->text.n] = '\0';
     char *end;

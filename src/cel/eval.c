@@ -78,8 +78,9 @@ static bool eval_call(struct eval *e, const struct node *n, struct cel_value *ou
     for (uint32_t i = 0; i < n->candidate_count; i++) {
         if (fits(&n->candidates[i], args, n->count)) return n->candidates[i].overload->run(e, args, out);
     }
-    return eval_fail(e, "no such overload: %.*s for a value of type %s%s%s", (int)n->name.n, n->name.p, n->count ? value_kind_name(args[0].kind) : "none",
-                     n->count > 1 ? " and " : "", n->count > 1 ? value_kind_name(args[1].kind) : "");
+    return eval_fail(e, "no such overload: %.*s for a value of type %s%s%s", (int)n->name.n, n->name.p,
+                     n->count ? value_kind_name(args[0].kind) : "none", n->count > 1 ? " and " : "",
+                     n->count > 1 ? value_kind_name(args[1].kind) : "");
 }
 
 /* ---- logic */

@@ -16,7 +16,8 @@ struct eval {
 /* Evaluates a node; false with the error set. */
 bool eval_node(struct eval *e, const struct node *n, struct cel_value *out);
 
-/* Sets the error, at e->at; gives false, for `return eval_fail(e, ...)`. A macro, so that a compiler that looks for values never set sees the false. */
+/* Sets the error, at e->at; gives false, for `return eval_fail(e, ...)`. A macro, so that a compiler that looks for
+ * values never set sees the false. */
 void eval_set_error(struct eval *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 #define eval_fail(e, ...) (eval_set_error(e, __VA_ARGS__), false)
 

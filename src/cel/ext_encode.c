@@ -21,7 +21,9 @@ static bool encode(struct eval *e, const struct cel_value *a, struct cel_value *
 static bool decode(struct eval *e, const struct cel_value *a, struct cel_value *out)
 {
     struct slice text = a->text;
-    for (int padding = 0; padding < 2 && text.n && text.n % 4 == (padding ? 3 : 0) && text.p[text.n - 1] == '='; padding++) text.n--;
+    for (int padding = 0; padding < 2 && text.n && text.n % 4 == (padding ? 3 : 0) && text.p[text.n - 1] == '=';
+         padding++)
+        text.n--;
     char *bytes = eval_alloc(e, text.n / 4 * 3 + 3);
     if (!bytes) return false;
     size_t written = 0;

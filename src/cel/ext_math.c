@@ -12,14 +12,19 @@ static bool extreme(struct eval *e, const struct cel_value *a, enum value_order 
     const struct cel_value *best = NULL;
     for (size_t i = 0; i < a->list.count; i++) {
         const struct cel_value *v = &a->list.items[i];
-        if (!value_is_number(v)) return eval_fail(e, "no such overload: math.greatest or math.least of a value of type %s", value_kind_name(v->kind));
+        if (!value_is_number(v))
+            return eval_fail(e, "no such overload: math.greatest or math.least of a value of type %s",
+                             value_kind_name(v->kind));
         if (!best || value_compare(v, best) == wanted) best = v;
     }
     *out = *best;
     return true;
 }
 
-static bool greatest(struct eval *e, const struct cel_value *a, struct cel_value *out) { return extreme(e, a, VALUE_GREATER, out); }
+static bool greatest(struct eval *e, const struct cel_value *a, struct cel_value *out)
+{
+    return extreme(e, a, VALUE_GREATER, out);
+}
 static bool least(struct eval *e, const struct cel_value *a, struct cel_value *out) { return extreme(e, a, VALUE_LESS, out); }
 
 static bool itself(struct eval *e, const struct cel_value *a, struct cel_value *out)
@@ -85,10 +90,22 @@ static bool give_bits(enum cel_kind kind, uint64_t bits, struct cel_value *out)
     return true;
 }
 
-static bool bit_and(struct eval *e, const struct cel_value *a, struct cel_value *out) { return give_bits(a->kind, a[0].natural & a[1].natural, out); }
-static bool bit_or(struct eval *e, const struct cel_value *a, struct cel_value *out) { return give_bits(a->kind, a[0].natural | a[1].natural, out); }
-static bool bit_xor(struct eval *e, const struct cel_value *a, struct cel_value *out) { return give_bits(a->kind, a[0].natural ^ a[1].natural, out); }
-static bool bit_not(struct eval *e, const struct cel_value *a, struct cel_value *out) { return give_bits(a->kind, ~a->natural, out); }
+static bool bit_and(struct eval *e, const struct cel_value *a, struct cel_value *out)
+{
+    return give_bits(a->kind, a[0].natural & a[1].natural, out);
+}
+static bool bit_or(struct eval *e, const struct cel_value *a, struct cel_value *out)
+{
+    return give_bits(a->kind, a[0].natural | a[1].natural, out);
+}
+static bool bit_xor(struct eval *e, const struct cel_value *a, struct cel_value *out)
+{
+    return give_bits(a->kind, a[0].natural ^ a[1].natural, out);
+}
+static bool bit_not(struct eval *e, const struct cel_value *a, struct cel_value *out)
+{
+    return give_bits(a->kind, ~a->natural, out);
+}
 
 /* Bits that leave are lost, zeros come in: also from the left of a negative int. */
 static bool shift_left(struct eval *e, const struct cel_value *a, struct cel_value *out)

@@ -42,7 +42,10 @@ static bool find(struct eval *e, const struct cel_value *a, int64_t from, struct
 }
 
 static bool index_of(struct eval *e, const struct cel_value *a, struct cel_value *out) { return find(e, a, 0, out); }
-static bool index_of_from(struct eval *e, const struct cel_value *a, struct cel_value *out) { return find(e, a, a[2].integer, out); }
+static bool index_of_from(struct eval *e, const struct cel_value *a, struct cel_value *out)
+{
+    return find(e, a, a[2].integer, out);
+}
 
 /* The last place at or before an offset. */
 static bool find_last(struct eval *e, const struct cel_value *a, size_t at, struct cel_value *out)
@@ -60,7 +63,10 @@ static bool find_last(struct eval *e, const struct cel_value *a, size_t at, stru
     return true;
 }
 
-static bool last_index_of(struct eval *e, const struct cel_value *a, struct cel_value *out) { return find_last(e, a, a[0].text.n, out); }
+static bool last_index_of(struct eval *e, const struct cel_value *a, struct cel_value *out)
+{
+    return find_last(e, a, a[0].text.n, out);
+}
 
 static bool last_index_of_from(struct eval *e, const struct cel_value *a, struct cel_value *out)
 {
@@ -91,12 +97,16 @@ static bool substring_from(struct eval *e, const struct cel_value *a, struct cel
     return true;
 }
 
-static bool substring(struct eval *e, const struct cel_value *a, struct cel_value *out) { return substring_between(e, a[0].text, a[1].integer, a[2].integer, out); }
+static bool substring(struct eval *e, const struct cel_value *a, struct cel_value *out)
+{
+    return substring_between(e, a[0].text, a[1].integer, a[2].integer, out);
+}
 
 /* Unicode's White_Space. */
 static bool is_space(uint32_t c)
 {
-    return (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+    return (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
+           c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
 static bool trim(struct eval *e, const struct cel_value *a, struct cel_value *out)
@@ -121,13 +131,20 @@ static bool change_case(struct eval *e, struct slice text, char first, struct ce
 {
     char *p = eval_alloc(e, text.n);
     if (!p) return false;
-    for (size_t i = 0; i < text.n; i++) p[i] = text.p[i] >= first && text.p[i] < first + 26 ? (char)(text.p[i] ^ 0x20) : text.p[i];
+    for (size_t i = 0; i < text.n; i++)
+        p[i] = text.p[i] >= first && text.p[i] < first + 26 ? (char)(text.p[i] ^ 0x20) : text.p[i];
     *out = value_string(slice_of(p, text.n));
     return true;
 }
 
-static bool lower_ascii(struct eval *e, const struct cel_value *a, struct cel_value *out) { return change_case(e, a->text, 'A', out); }
-static bool upper_ascii(struct eval *e, const struct cel_value *a, struct cel_value *out) { return change_case(e, a->text, 'a', out); }
+static bool lower_ascii(struct eval *e, const struct cel_value *a, struct cel_value *out)
+{
+    return change_case(e, a->text, 'A', out);
+}
+static bool upper_ascii(struct eval *e, const struct cel_value *a, struct cel_value *out)
+{
+    return change_case(e, a->text, 'a', out);
+}
 
 static bool reverse(struct eval *e, const struct cel_value *a, struct cel_value *out)
 {
@@ -180,13 +197,18 @@ static bool split_most(struct eval *e, const struct cel_value *a, int64_t most, 
 }
 
 static bool split(struct eval *e, const struct cel_value *a, struct cel_value *out) { return split_most(e, a, -1, out); }
-static bool split_limited(struct eval *e, const struct cel_value *a, struct cel_value *out) { return split_most(e, a, a[2].integer, out); }
+static bool split_limited(struct eval *e, const struct cel_value *a, struct cel_value *out)
+{
+    return split_most(e, a, a[2].integer, out);
+}
 
 static bool join_with(struct eval *e, const struct cel_value *list, struct slice separator, struct cel_value *out)
 {
     size_t n = 0, at = 0;
     for (size_t i = 0; i < list->list.count; i++) {
-        if (list->list.items[i].kind != CEL_STRING) return eval_fail(e, "no such overload: join of a value of type %s", value_kind_name(list->list.items[i].kind));
+        if (list->list.items[i].kind != CEL_STRING)
+            return eval_fail(e, "no such overload: join of a value of type %s",
+                             value_kind_name(list->list.items[i].kind));
         n += list->list.items[i].text.n + (i ? separator.n : 0);
     }
     char *p = eval_alloc(e, n);
@@ -202,8 +224,14 @@ static bool join_with(struct eval *e, const struct cel_value *list, struct slice
     return eval_spend(e, list->list.count);
 }
 
-static bool join(struct eval *e, const struct cel_value *a, struct cel_value *out) { return join_with(e, a, slice_of("", 0), out); }
-static bool join_separated(struct eval *e, const struct cel_value *a, struct cel_value *out) { return join_with(e, a, a[1].text, out); }
+static bool join(struct eval *e, const struct cel_value *a, struct cel_value *out)
+{
+    return join_with(e, a, slice_of("", 0), out);
+}
+static bool join_separated(struct eval *e, const struct cel_value *a, struct cel_value *out)
+{
+    return join_with(e, a, a[1].text, out);
+}
 
 /* Between the pieces of a cut text stands the replacement; with an empty "old", also at both ends. */
 static bool replace_most(struct eval *e, const struct cel_value *a, int64_t most, struct cel_value *out)
@@ -224,7 +252,10 @@ static bool replace_most(struct eval *e, const struct cel_value *a, int64_t most
 }
 
 static bool replace(struct eval *e, const struct cel_value *a, struct cel_value *out) { return replace_most(e, a, -1, out); }
-static bool replace_limited(struct eval *e, const struct cel_value *a, struct cel_value *out) { return replace_most(e, a, a[3].integer, out); }
+static bool replace_limited(struct eval *e, const struct cel_value *a, struct cel_value *out)
+{
+    return replace_most(e, a, a[3].integer, out);
+}
 
 /* As a literal in double quotes. */
 static bool quote(struct eval *e, const struct cel_value *a, struct cel_value *out)

@@ -124,8 +124,9 @@ static enum token_kind keyword(struct slice name)
 
 bool lexer_reserved(struct slice name)
 {
-    static const char *const words[] = {"as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop",
-                                        "package", "namespace", "return", "var", "void", "while"};
+    static const char *const words[] = {"as",        "break",  "const",  "continue", "else", "for",
+                                        "function",  "if",     "import", "let",      "loop", "package",
+                                        "namespace", "return", "var",    "void",     "while"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (slice_eq(name, slice_str(words[i]))) return true;
     }
@@ -147,7 +148,8 @@ static bool read_quoted(struct lexer *l, struct token *t)
 {
     uint32_t end = ++l->at;
     for (int c; (c = byte_at(l, end)) != '`'; end++) {
-        if (!in_name(c) && c != '.' && c != '-' && c != '/' && c != ' ') return source_fail(l->source, end, "not a character of a `quoted name`");
+        if (!in_name(c) && c != '.' && c != '-' && c != '/' && c != ' ')
+            return source_fail(l->source, end, "not a character of a `quoted name`");
     }
     if (end == l->at) return source_fail(l->source, t->at, "empty `quoted name`");
     t->kind = TOKEN_QUOTED;
@@ -165,10 +167,11 @@ static bool read_punctuation(struct lexer *l, struct token *t)
         enum token_kind kind;
     } table[] = {
         /* The longer ones first. */
-        {"==", TOKEN_EQ},      {"!=", TOKEN_NE},      {"<=", TOKEN_LE},      {">=", TOKEN_GE},     {"&&", TOKEN_AND},   {"||", TOKEN_OR},
-        {"<", TOKEN_LT},       {">", TOKEN_GT},       {".", TOKEN_DOT},      {",", TOKEN_COMMA},   {":", TOKEN_COLON},  {"?", TOKEN_QUESTION},
-        {"!", TOKEN_NOT},      {"+", TOKEN_PLUS},     {"-", TOKEN_MINUS},    {"*", TOKEN_STAR},    {"/", TOKEN_SLASH},  {"%", TOKEN_PERCENT},
-        {"(", TOKEN_LPAREN},   {")", TOKEN_RPAREN},   {"[", TOKEN_LBRACKET}, {"]", TOKEN_RBRACKET}, {"{", TOKEN_LBRACE}, {"}", TOKEN_RBRACE},
+        {"==", TOKEN_EQ},      {"!=", TOKEN_NE},      {"<=", TOKEN_LE},     {">=", TOKEN_GE},    {"&&", TOKEN_AND},
+        {"||", TOKEN_OR},      {"<", TOKEN_LT},       {">", TOKEN_GT},      {".", TOKEN_DOT},    {",", TOKEN_COMMA},
+        {":", TOKEN_COLON},    {"?", TOKEN_QUESTION}, {"!", TOKEN_NOT},     {"+", TOKEN_PLUS},   {"-", TOKEN_MINUS},
+        {"*", TOKEN_STAR},     {"/", TOKEN_SLASH},    {"%", TOKEN_PERCENT}, {"(", TOKEN_LPAREN}, {")", TOKEN_RPAREN},
+        {"[", TOKEN_LBRACKET}, {"]", TOKEN_RBRACKET}, {"{", TOKEN_LBRACE},  {"}", TOKEN_RBRACE},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         size_t n = strlen(table[i].text);
@@ -179,7 +182,8 @@ static bool read_punctuation(struct lexer *l, struct token *t)
     }
     uint32_t c = 0;
     utf8_decode(slice_of(l->source->text.p + l->at, l->source->text.n - l->at), &c);
-    return source_fail(l->source, l->at, c > ' ' && c < 127 ? "unexpected character '%c'" : "unexpected character U+%04X", (int)c);
+    return source_fail(l->source, l->at,
+                       c > ' ' && c < 127 ? "unexpected character '%c'" : "unexpected character U+%04X", (int)c);
 }
 
 bool lexer_next(struct lexer *l, struct token *t)

@@ -2,8 +2,9 @@
 
 size_t library_each(struct slice function, bool extensions, bool (*f)(void *arg, const struct overload *row), void *arg)
 {
-    const struct library_table *const tables[] = {&arith_table, &compare_table, &container_table, &convert_table, &text_table, &times_table, &shardhash_table,
-                                                 &ext_math_table, &ext_encode_table, &ext_strings_table};
+    const struct library_table *const tables[] = {
+        &arith_table, &compare_table,   &container_table, &convert_table,    &text_table,
+        &times_table, &shardhash_table, &ext_math_table,  &ext_encode_table, &ext_strings_table};
     size_t found = 0;
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
         for (size_t i = 0; i < tables[t]->count; i++) {

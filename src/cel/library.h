@@ -1,5 +1,6 @@
-/* The functions of CEL. Each file of functions has a table; a row is one overload: a name, the types it takes and gives, and what runs.
- * The checker picks the rows that a call may mean; the evaluator runs the first of them whose argument kinds are there. */
+/* The functions of CEL. Each file of functions has a table; a row is one overload: a name, the types it takes and
+ * gives, and what runs. The checker picks the rows that a call may mean; the evaluator runs the first of them whose
+ * argument kinds are there. */
 #pragma once
 #include "cel/eval.h"
 
@@ -22,7 +23,8 @@ struct library_table {
     size_t count;
 };
 
-extern const struct library_table arith_table, compare_table, container_table, convert_table, text_table, times_table, shardhash_table, ext_math_table, ext_encode_table, ext_strings_table;
+extern const struct library_table arith_table, compare_table, container_table, convert_table, text_table, times_table,
+    shardhash_table, ext_math_table, ext_encode_table, ext_strings_table;
 
 /* Calls f for each row with this name, as long as f gives true. Gives how many rows there are. */
 size_t library_each(struct slice function, bool extensions, bool (*f)(void *arg, const struct overload *row), void *arg);

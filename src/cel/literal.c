@@ -1,4 +1,5 @@
-/* String and bytes literals: 'x', "x", '''x''', """x""", with the prefixes r (no escapes) and b (bytes), in either case and order. */
+/* String and bytes literals: 'x', "x", '''x''', """x""", with the prefixes r (no escapes) and b (bytes), in either case
+ * and order. */
 #include "cel/lexer.h"
 #include "cel/utf8.h"
 

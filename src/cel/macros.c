@@ -96,7 +96,9 @@ static const struct loop_macro *loop_of(const struct macro_call *call, bool exte
 {
     for (size_t i = 0; i < sizeof loops / sizeof *loops; i++) {
         const struct loop_macro *m = &loops[i];
-        if (slice_eq(call->name, slice_str(m->name)) && call->count >= m->min_args && call->count <= m->max_args && (extensions || !m->extension)) return m;
+        if (slice_eq(call->name, slice_str(m->name)) && call->count >= m->min_args && call->count <= m->max_args &&
+            (extensions || !m->extension))
+            return m;
     }
     return NULL;
 }
@@ -117,7 +119,8 @@ bool macros_expand(struct source *source, const struct macro_call *call, bool ex
         *out = expand_bind(source, call);
         return true;
     }
-    if (extensions && target_is(call, "math") && (slice_eq(call->name, SLICE("greatest")) || slice_eq(call->name, SLICE("least")))) {
+    if (extensions && target_is(call, "math") &&
+        (slice_eq(call->name, SLICE("greatest")) || slice_eq(call->name, SLICE("least")))) {
         *out = expand_extreme(source, call, slice_eq(call->name, SLICE("least")) ? "math.@min" : "math.@max");
         return true;
     }

@@ -1,5 +1,6 @@
-/* Macros: calls that the parser replaces because their arguments are not values: has, all, exists, exists_one, map, filter; with the
- * extensions also those over two variables, cel.bind, and the variadic math.greatest and math.least. */
+/* Macros: calls that the parser replaces because their arguments are not values: has, all, exists, exists_one, map,
+ * filter; with the extensions also those over two variables, cel.bind, and the variadic math.greatest and math.least.
+ */
 #pragma once
 #include "cel/nodes.h"
 

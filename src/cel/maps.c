@@ -1,5 +1,5 @@
-/* The index of a map is an open-addressed hash table of entry numbers from 1, 0 being free, with twice as many slots as the map has
- * entries, rounded up to a power of two. */
+/* The index of a map is an open-addressed hash table of entry numbers from 1, 0 being free, with twice as many slots as
+ * the map has entries, rounded up to a power of two. */
 #include "cel/maps.h"
 
 #include <math.h>
@@ -16,8 +16,8 @@ static size_t index_slots(size_t count)
     return slots;
 }
 
-/* One form for all keys that are the same: a number that an int can hold is that int, else one that a uint can hold is that. A double that neither can is
- * the key of nothing. */
+/* One form for all keys that are the same: a number that an int can hold is that int, else one that a uint can hold is
+ * that. A double that neither can is the key of nothing. */
 static struct cel_value normal(const struct cel_value *key)
 {
     if (key->kind == CEL_UINT && key->natural <= INT64_MAX) return value_int((int64_t)key->natural);

@@ -11,7 +11,8 @@ struct maps_builder {
 /* Makes room for so many entries, which may be more later; false with the evaluation's error set. */
 bool maps_init(struct maps_builder *b, struct eval *e, size_t cap);
 
-/* Adds a key; the value is the caller's to set in the entry given. NULL with the error set if it is no key, or is there already. */
+/* Adds a key; the value is the caller's to set in the entry given. NULL with the error set if it is no key, or is there
+ * already. */
 struct cel_entry *maps_add(struct maps_builder *b, struct eval *e, const struct cel_value *key);
 struct cel_value maps_value(const struct maps_builder *b);
 

@@ -46,7 +46,8 @@ static struct node *fail_here(struct parser *p, const char *wanted)
     if (p->token.kind == TOKEN_END) {
         source_fail(p->source, p->token.at, "expected %s, found the end of the expression", wanted);
     } else {
-        source_fail(p->source, p->token.at, "expected %s, found '%.*s'", wanted, (int)(p->token.end - p->token.at > 32 ? 32 : p->token.end - p->token.at),
+        source_fail(p->source, p->token.at, "expected %s, found '%.*s'", wanted,
+                    (int)(p->token.end - p->token.at > 32 ? 32 : p->token.end - p->token.at),
                     p->source->text.p + p->token.at);
     }
     return NULL;

@@ -38,7 +38,8 @@ void *regex_compile(struct scratch *s, struct slice pattern, const char **error)
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);
     int code;
     PCRE2_SIZE at;
-    uint32_t options = PCRE2_UTF | PCRE2_MATCH_INVALID_UTF | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C | PCRE2_NO_AUTO_CAPTURE;
+    uint32_t options =
+        PCRE2_UTF | PCRE2_MATCH_INVALID_UTF | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C | PCRE2_NO_AUTO_CAPTURE;
     pcre2_code *regex = pcre2_compile((PCRE2_SPTR)text.p, text.n, options, &code, &at, context);
     if (!regex) *error = message_of(s, code);
     return regex;

@@ -1,5 +1,6 @@
-/* Regular expressions of CEL's matches(): RE2's syntax, run by PCRE2 with limits. What RE2 does not have is refused (backreferences, look-around,
- * possessive and atomic groups, recursion, callouts), so that an expression means the same here as in every other CEL. */
+/* Regular expressions of CEL's matches(): RE2's syntax, run by PCRE2 with limits. What RE2 does not have is refused
+ * (backreferences, look-around, possessive and atomic groups, recursion, callouts), so that an expression means the
+ * same here as in every other CEL. */
 #pragma once
 #include "cel/scratch.h"
 

@@ -20,7 +20,10 @@ struct reader {
     bool in_class;
 };
 
-static int peek(const struct reader *r, size_t ahead) { return (size_t)(r->end - r->p) > ahead ? (unsigned char)r->p[ahead] : -1; }
+static int peek(const struct reader *r, size_t ahead)
+{
+    return (size_t)(r->end - r->p) > ahead ? (unsigned char)r->p[ahead] : -1;
+}
 
 static void copy(struct reader *r, size_t n)
 {

@@ -1,5 +1,6 @@
-/* Which variable, type or function a name is. In the container "a.b" the name x.y is the first there is of a.b.x.y, a.x.y and x.y; with
- * a leading dot only x.y. The longest qualified name wins: a.b.c is the variable "a.b.c" before it is the field c of "a.b". Variables of macros hide all that. */
+/* Which variable, type or function a name is. In the container "a.b" the name x.y is the first there is of a.b.x.y,
+ * a.x.y and x.y; with a leading dot only x.y. The longest qualified name wins: a.b.c is the variable "a.b.c" before it
+ * is the field c of "a.b". Variables of macros hide all that. */
 #include "cel/checker.h"
 #include "cel/library.h"
 #include "cel/value.h"
@@ -114,14 +115,16 @@ struct slice checker_function_name(struct checker *c, const struct node *call)
     size_t bytes = 0, m;
     if (call->member) {
         bytes = qualified(call->args[0], name, &root);
-        if (bytes == 0 || bytes + 1 + call->name.n > sizeof name || (!root->absolute && local_slot(c, root->name) >= 0)) return function;
+        if (bytes == 0 || bytes + 1 + call->name.n > sizeof name || (!root->absolute && local_slot(c, root->name) >= 0))
+            return function;
         name[bytes++] = '.';
     } else if (call->name.n > sizeof name) {
         return function;
     }
     memcpy(name + bytes, call->name.p, call->name.n);
     bytes += call->name.n;
-    for (unsigned k = 0; function.n == 0 && (m = candidate_name(c, slice_of(name, bytes), root->absolute, k, candidate)) > 0; k++) {
+    for (unsigned k = 0;
+         function.n == 0 && (m = candidate_name(c, slice_of(name, bytes), root->absolute, k, candidate)) > 0; k++) {
         library_each(slice_of(candidate, m), c->env->flags & CEL_EXTENSIONS, found, &function);
     }
     return function;

@@ -33,8 +33,8 @@ void scratch_reset(struct scratch *s)
     s->used_bytes = 0;
 }
 
-/* The next block with room for so many bytes. Blocks behind the current one are empty leftovers of earlier rounds: one that is too small
- * is skipped, and used again after the next reset. */
+/* The next block with room for so many bytes. Blocks behind the current one are empty leftovers of earlier rounds: one
+ * that is too small is skipped, and used again after the next reset. */
 static struct scratch_block *next_block(struct scratch *s, size_t bytes)
 {
     struct scratch_block *b = s->current;

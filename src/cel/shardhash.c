@@ -1,5 +1,6 @@
-/* shard_hash(key): the hash that places a key in a published snapshot, XXH3-64 with seed 0 of the key's canonical bytes: an int's eight
- * bytes in little endian, a string's UTF-8, bytes as they are. A uint goes the way of the int with its value. */
+/* shard_hash(key): the hash that places a key in a published snapshot, XXH3-64 with seed 0 of the key's canonical
+ * bytes: an int's eight bytes in little endian, a string's UTF-8, bytes as they are. A uint goes the way of the int
+ * with its value. */
 #include "base/keyhash.h"
 #include "cel/library.h"
 #include "cel/value.h"

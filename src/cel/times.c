@@ -15,16 +15,22 @@ static bool date_in(struct eval *e, const struct cel_value *a, bool zoned, struc
     return true;
 }
 
-#define PART(name, expression) \
-    static bool part_##name(struct eval *e, const struct cel_value *a, bool zoned, struct cel_value *out) \
-    { \
-        struct timetext_date d; \
-        if (!date_in(e, a, zoned, &d)) return false; \
-        *out = value_int(expression); \
-        return true; \
-    } \
-    static bool utc_##name(struct eval *e, const struct cel_value *a, struct cel_value *out) { return part_##name(e, a, false, out); } \
-    static bool zoned_##name(struct eval *e, const struct cel_value *a, struct cel_value *out) { return part_##name(e, a, true, out); }
+#define PART(name, expression)                                                                                         \
+    static bool part_##name(struct eval *e, const struct cel_value *a, bool zoned, struct cel_value *out)              \
+    {                                                                                                                  \
+        struct timetext_date d;                                                                                        \
+        if (!date_in(e, a, zoned, &d)) return false;                                                                   \
+        *out = value_int(expression);                                                                                  \
+        return true;                                                                                                   \
+    }                                                                                                                  \
+    static bool utc_##name(struct eval *e, const struct cel_value *a, struct cel_value *out)                           \
+    {                                                                                                                  \
+        return part_##name(e, a, false, out);                                                                          \
+    }                                                                                                                  \
+    static bool zoned_##name(struct eval *e, const struct cel_value *a, struct cel_value *out)                         \
+    {                                                                                                                  \
+        return part_##name(e, a, true, out);                                                                           \
+    }
 
 PART(year, d.year)
 PART(month, d.month - 1)
@@ -70,8 +76,11 @@ static bool duration_milliseconds(struct eval *e, const struct cel_value *a, str
     return true;
 }
 
-#define GETTER(function, name) \
-    {function, "timestamp", "int", utc_##name, OVERLOAD_MEMBER}, {function, "timestamp, string", "int", zoned_##name, OVERLOAD_MEMBER}
+#define GETTER(function, name)                                                                                         \
+    {function, "timestamp", "int", utc_##name, OVERLOAD_MEMBER},                                                       \
+    {                                                                                                                  \
+        function, "timestamp, string", "int", zoned_##name, OVERLOAD_MEMBER                                            \
+    }
 
 static const struct overload rows[] = {
     GETTER("getFullYear", year),

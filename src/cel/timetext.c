@@ -114,7 +114,9 @@ static bool read_offset(struct reader *r, int *seconds)
     if (read_char(r, 'Z') || read_char(r, 'z')) return true;
     bool west = r->p < r->end && *r->p == '-';
     int hours, minutes;
-    if (!read_char(r, west ? '-' : '+') || !read_digits(r, 2, &hours) || !read_char(r, ':') || !read_digits(r, 2, &minutes)) return false;
+    if (!read_char(r, west ? '-' : '+') || !read_digits(r, 2, &hours) || !read_char(r, ':') ||
+        !read_digits(r, 2, &minutes))
+        return false;
     if (hours > 23 || minutes > 59) return false;
     *seconds = (west ? -1 : 1) * (hours * 3600 + minutes * 60);
     return true;
@@ -124,13 +126,19 @@ bool timetext_parse_timestamp(struct slice text, struct cel_time *t)
 {
     struct reader r = {text.p, text.p + text.n};
     int year, month, day, hour, minute, second, offset;
-    if (!read_digits(&r, 4, &year) || !read_char(&r, '-') || !read_digits(&r, 2, &month) || !read_char(&r, '-') || !read_digits(&r, 2, &day)) return false;
+    if (!read_digits(&r, 4, &year) || !read_char(&r, '-') || !read_digits(&r, 2, &month) || !read_char(&r, '-') ||
+        !read_digits(&r, 2, &day))
+        return false;
     if (!read_char(&r, 'T') && !read_char(&r, 't')) return false;
-    if (!read_digits(&r, 2, &hour) || !read_char(&r, ':') || !read_digits(&r, 2, &minute) || !read_char(&r, ':') || !read_digits(&r, 2, &second)) return false;
+    if (!read_digits(&r, 2, &hour) || !read_char(&r, ':') || !read_digits(&r, 2, &minute) || !read_char(&r, ':') ||
+        !read_digits(&r, 2, &second))
+        return false;
     *t = (struct cel_time){0};
     if (read_char(&r, '.') && !read_nanos(&r, &t->nanos)) return false;
     if (!read_offset(&r, &offset) || r.p != r.end) return false;
-    if (month < 1 || month > 12 || day < 1 || day > days_in_month(year, month) || hour > 23 || minute > 59 || second > 59) return false;
+    if (month < 1 || month > 12 || day < 1 || day > days_in_month(year, month) || hour > 23 || minute > 59 ||
+        second > 59)
+        return false;
     t->seconds = timetext_days(year, month, day) * DAY_SECONDS + hour * 3600 + minute * 60 + second - offset;
     return timetext_is_timestamp(*t);
 }
@@ -141,7 +149,8 @@ static int64_t read_unit(struct reader *r)
     static const struct {
         const char *name;
         int64_t nanos;
-    } units[] = {{"ns", 1}, {"us", 1000}, {"\xc2\xb5s", 1000}, {"\xce\xbcs", 1000}, {"ms", 1000000}, {"s", NANOS}, {"m", 60ll * NANOS}, {"h", 3600ll * NANOS}};
+    } units[] = {{"ns", 1},       {"us", 1000}, {"\xc2\xb5s", 1000}, {"\xce\xbcs", 1000},
+                 {"ms", 1000000}, {"s", NANOS}, {"m", 60ll * NANOS}, {"h", 3600ll * NANOS}};
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
         size_t n = strlen(units[i].name);
         if ((size_t)(r->end - r->p) < n || memcmp(r->p, units[i].name, n) != 0) continue;
@@ -206,7 +215,8 @@ static size_t print_nanos(char *out, int32_t nanos)
 size_t timetext_print_timestamp(char out[TIMETEXT_CHARS], struct cel_time t)
 {
     struct timetext_date d = timetext_date_of(t.seconds);
-    size_t n = (size_t)snprintf(out, TIMETEXT_CHARS, "%04lld-%02d-%02dT%02d:%02d:%02d", (long long)d.year, d.month, d.day, d.hour, d.minute, d.second);
+    size_t n = (size_t)snprintf(out, TIMETEXT_CHARS, "%04lld-%02d-%02dT%02d:%02d:%02d", (long long)d.year, d.month,
+                                d.day, d.hour, d.minute, d.second);
     n += print_nanos(out + n, t.nanos);
     out[n++] = 'Z';
     return n;
@@ -216,7 +226,8 @@ size_t timetext_print_duration(char out[TIMETEXT_CHARS], struct cel_time t)
 {
     bool negative = t.seconds < 0;
     if (negative && t.nanos) t.seconds++, t.nanos = NANOS - t.nanos;
-    size_t n = (size_t)snprintf(out, TIMETEXT_CHARS, "%s%lld", negative ? "-" : "", (long long)(negative ? -t.seconds : t.seconds));
+    size_t n = (size_t)snprintf(out, TIMETEXT_CHARS, "%s%lld", negative ? "-" : "",
+                                (long long)(negative ? -t.seconds : t.seconds));
     n += print_nanos(out + n, t.nanos);
     out[n++] = 's';
     return n;

@@ -3,18 +3,22 @@
 enum { SIZE_MOST = 1000, DEPTH_MOST = 64, WORK_MOST = 4000000, RECURSION_MOST = 1000 };
 
 static const struct type simple[] = {
-    [CEL_NULL] = {.kind = CEL_NULL},           [CEL_BOOL] = {.kind = CEL_BOOL},         [CEL_INT] = {.kind = CEL_INT},   [CEL_UINT] = {.kind = CEL_UINT},
-    [CEL_DOUBLE] = {.kind = CEL_DOUBLE},       [CEL_STRING] = {.kind = CEL_STRING},     [CEL_BYTES] = {.kind = CEL_BYTES}, [CEL_TIMESTAMP] = {.kind = CEL_TIMESTAMP},
-    [CEL_DURATION] = {.kind = CEL_DURATION},   [CEL_TYPE] = {.kind = CEL_TYPE},         [CEL_DYN] = {.kind = CEL_DYN},
+    [CEL_NULL] = {.kind = CEL_NULL},         [CEL_BOOL] = {.kind = CEL_BOOL},
+    [CEL_INT] = {.kind = CEL_INT},           [CEL_UINT] = {.kind = CEL_UINT},
+    [CEL_DOUBLE] = {.kind = CEL_DOUBLE},     [CEL_STRING] = {.kind = CEL_STRING},
+    [CEL_BYTES] = {.kind = CEL_BYTES},       [CEL_TIMESTAMP] = {.kind = CEL_TIMESTAMP},
+    [CEL_DURATION] = {.kind = CEL_DURATION}, [CEL_TYPE] = {.kind = CEL_TYPE},
+    [CEL_DYN] = {.kind = CEL_DYN},
 };
 
 static const struct {
     const char *name;
     enum cel_kind kind;
 } names[] = {
-    {"null", CEL_NULL},     {"null_type", CEL_NULL}, {"bool", CEL_BOOL},           {"int", CEL_INT},           {"uint", CEL_UINT}, {"double", CEL_DOUBLE},
-    {"string", CEL_STRING}, {"bytes", CEL_BYTES},    {"timestamp", CEL_TIMESTAMP}, {"duration", CEL_DURATION}, {"type", CEL_TYPE}, {"dyn", CEL_DYN},
-    {"list", CEL_LIST},     {"map", CEL_MAP},
+    {"null", CEL_NULL},           {"null_type", CEL_NULL},    {"bool", CEL_BOOL},     {"int", CEL_INT},
+    {"uint", CEL_UINT},           {"double", CEL_DOUBLE},     {"string", CEL_STRING}, {"bytes", CEL_BYTES},
+    {"timestamp", CEL_TIMESTAMP}, {"duration", CEL_DURATION}, {"type", CEL_TYPE},     {"dyn", CEL_DYN},
+    {"list", CEL_LIST},           {"map", CEL_MAP},
 };
 
 void types_init(struct types *ts)
@@ -58,7 +62,10 @@ const struct type *types_map(struct types *ts, const struct type *key, const str
     return make(ts, (struct type){.kind = CEL_MAP, .args = {key, value}});
 }
 
-const struct type *types_of(struct types *ts, const struct type *what) { return make(ts, (struct type){.kind = CEL_TYPE, .args = {what}}); }
+const struct type *types_of(struct types *ts, const struct type *what)
+{
+    return make(ts, (struct type){.kind = CEL_TYPE, .args = {what}});
+}
 
 const struct type *types_variable(struct types *ts) { return make(ts, (struct type){.kind = CEL_ABSENT, .id = ++ts->variables}); }
 
@@ -231,7 +238,10 @@ static bool stands_for(struct types *ts, const struct type *t, const struct type
     return true;
 }
 
-static bool null_agrees(const struct type *t) { return t->kind == CEL_NULL || t->kind == CEL_TIMESTAMP || t->kind == CEL_DURATION; }
+static bool null_agrees(const struct type *t)
+{
+    return t->kind == CEL_NULL || t->kind == CEL_TIMESTAMP || t->kind == CEL_DURATION;
+}
 
 static bool agree_within(struct types *ts, const struct type *a, const struct type *b)
 {

@@ -1,9 +1,10 @@
-/* The static types of CEL and how they agree. Types lie in a scratch that lives as long as the checker; the simple ones are constants.
+/* The static types of CEL and how they agree. Types lie in a scratch that lives as long as the checker; the simple ones
+ * are constants.
  *
- * A type variable stands for a type that is not known yet: the element type of [], or the A of size(list(A)). Checking a call against a
- * signature binds variables; what a trial bound is undone if the trial fails (types_assignable). The rules are those of cel-go's
- * checker, so that programs get the same types here: dyn agrees with everything, null with timestamps and durations. A type too large
- * to be meant is dyn. */
+ * A type variable stands for a type that is not known yet: the element type of [], or the A of size(list(A)). Checking
+ * a call against a signature binds variables; what a trial bound is undone if the trial fails (types_assignable). The
+ * rules are those of cel-go's checker, so that programs get the same types here: dyn agrees with everything, null with
+ * timestamps and durations. A type too large to be meant is dyn. */
 #pragma once
 #include "base/buf.h"
 #include "cel/cel.h"
@@ -19,7 +20,8 @@ struct type {
 struct types {
     struct scratch scratch;
     uint32_t variables;
-    uint64_t work; /* steps done, and how deep the current one is: both bounded, as types can be made that double with every call */
+    uint64_t work; /* steps done, and how deep the current one is: both bounded, as types can be made that double with
+                      every call */
     unsigned depth;
     bool exhausted;
     struct type **trail; /* variables whose binding changed, with what it was, for undoing */

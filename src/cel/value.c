@@ -10,9 +10,20 @@
 const char *value_kind_name(enum cel_kind kind)
 {
     static const char *const names[] = {
-        [CEL_ABSENT] = "absent", [CEL_NULL] = "null_type", [CEL_BOOL] = "bool",     [CEL_INT] = "int",   [CEL_UINT] = "uint",
-        [CEL_DOUBLE] = "double", [CEL_STRING] = "string",  [CEL_BYTES] = "bytes",   [CEL_LIST] = "list", [CEL_MAP] = "map",
-        [CEL_TIMESTAMP] = "google.protobuf.Timestamp",     [CEL_DURATION] = "google.protobuf.Duration",  [CEL_TYPE] = "type", [CEL_DYN] = "dyn",
+        [CEL_ABSENT] = "absent",
+        [CEL_NULL] = "null_type",
+        [CEL_BOOL] = "bool",
+        [CEL_INT] = "int",
+        [CEL_UINT] = "uint",
+        [CEL_DOUBLE] = "double",
+        [CEL_STRING] = "string",
+        [CEL_BYTES] = "bytes",
+        [CEL_LIST] = "list",
+        [CEL_MAP] = "map",
+        [CEL_TIMESTAMP] = "google.protobuf.Timestamp",
+        [CEL_DURATION] = "google.protobuf.Duration",
+        [CEL_TYPE] = "type",
+        [CEL_DYN] = "dyn",
     };
     return names[kind];
 }
@@ -20,12 +31,22 @@ const char *value_kind_name(enum cel_kind kind)
 /* ---- order */
 
 static enum value_order order_of(int sign) { return sign < 0 ? VALUE_LESS : sign > 0 ? VALUE_GREATER : VALUE_EQUAL; }
-static enum value_order reversed(enum value_order o) { return o == VALUE_LESS ? VALUE_GREATER : o == VALUE_GREATER ? VALUE_LESS : o; }
+static enum value_order reversed(enum value_order o)
+{
+    return o == VALUE_LESS ? VALUE_GREATER : o == VALUE_GREATER ? VALUE_LESS : o;
+}
 
-static enum value_order compare_doubles(double a, double b) { return a < b ? VALUE_LESS : a > b ? VALUE_GREATER : a == b ? VALUE_EQUAL : VALUE_UNORDERED; }
+static enum value_order compare_doubles(double a, double b)
+{
+    return a < b ? VALUE_LESS : a > b ? VALUE_GREATER : a == b ? VALUE_EQUAL : VALUE_UNORDERED;
+}
 
-/* An int or uint is compared to a double as one, so 9223372036854775807 is not less than 9223372036854775808.0: all implementations of CEL do so. */
-static double as_double(const struct cel_value *v) { return v->kind == CEL_INT ? (double)v->integer : v->kind == CEL_UINT ? (double)v->natural : v->real; }
+/* An int or uint is compared to a double as one, so 9223372036854775807 is not less than 9223372036854775808.0: all
+ * implementations of CEL do so. */
+static double as_double(const struct cel_value *v)
+{
+    return v->kind == CEL_INT ? (double)v->integer : v->kind == CEL_UINT ? (double)v->natural : v->real;
+}
 
 static enum value_order compare_int_uint(int64_t i, uint64_t u)
 {

@@ -36,7 +36,8 @@ static bool read_header(struct slice file, size_t at, struct counts *c)
     if (file.n < at || file.n - at < HEADER_BYTES || memcmp(file.p + at, "TZif", 4) != 0 || file.p[at + 4] < '2') return false;
     const char *p = file.p + at + 20;
     *c = (struct counts){get_u32(p), get_u32(p + 4), get_u32(p + 8), get_u32(p + 12), get_u32(p + 16), get_u32(p + 20)};
-    return c->isut <= FILE_MAX && c->isstd <= FILE_MAX && c->leap <= FILE_MAX && c->time <= FILE_MAX && c->type <= 256 && c->chars <= FILE_MAX;
+    return c->isut <= FILE_MAX && c->isstd <= FILE_MAX && c->leap <= FILE_MAX && c->time <= FILE_MAX &&
+           c->type <= 256 && c->chars <= FILE_MAX;
 }
 
 static size_t block_bytes(const struct counts *c, size_t time_bytes)

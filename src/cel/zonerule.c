@@ -61,7 +61,9 @@ static bool read_change(struct reader *r, struct change *c)
     if (!accept(r, ',')) return false;
     if (accept(r, 'M')) {
         c->form = 'M';
-        if (!read_number(r, 12, &c->month) || c->month == 0 || !accept(r, '.') || !read_number(r, 5, &c->week) || c->week == 0 || !accept(r, '.') || !read_number(r, 6, &c->day)) return false;
+        if (!read_number(r, 12, &c->month) || c->month == 0 || !accept(r, '.') || !read_number(r, 5, &c->week) ||
+            c->week == 0 || !accept(r, '.') || !read_number(r, 6, &c->day))
+            return false;
     } else {
         if (accept(r, 'J')) c->form = 'J';
         if (!read_number(r, 365, &c->day)) return false;

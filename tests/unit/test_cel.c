@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "base/rng.h"
@@ -346,6 +347,35 @@ static void evaluating_again_allocates_nothing(void **state)
     cel_program_free(p);
 }
 
+static void *evaluate_often(void *arg)
+{
+    struct cel_value values[COLUMNS], result;
+    struct cel_error error;
+    struct scratch s;
+    scratch_init(&s);
+    set_values(values);
+    uintptr_t right = 0;
+    for (int i = 0; i < 2000; i++) {
+        values[0].integer = i;
+        right += cel_eval(arg, values, &s, &result, &error) == 0 && result.boolean == (i % 3 == 0);
+    }
+    scratch_fini(&s);
+    return (void *)right;
+}
+
+static void threads_share_a_program(void **state)
+{
+    struct cel_program *p = compiled("key % 3 == 0 && (name + string(key)).matches('^caf.[0-9]+$') && key in tags.map(t, key)", 0);
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, evaluate_often, p), 0);
+    for (int i = 0; i < 4; i++) {
+        void *right;
+        assert_int_equal(pthread_join(threads[i], &right), 0);
+        assert_int_equal((uintptr_t)right, 2000);
+    }
+    cel_program_free(p);
+}
+
 static void extensions_are_there_when_asked_for(void **state)
 {
     static const char *const cases[][2] = {
@@ -388,6 +418,7 @@ int main(void)
         cmocka_unit_test(no_expression_runs_without_end),
         cmocka_unit_test(no_expression_is_checked_without_end),
         cmocka_unit_test(evaluating_again_allocates_nothing),
+        cmocka_unit_test(threads_share_a_program),
         cmocka_unit_test(extensions_are_there_when_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
