@@ -46,13 +46,14 @@ static void add_base64(struct buf *out, struct slice s)
 
 static void add_escaped(struct buf *out, uint8_t c)
 {
+    static const char hex[] = "0123456789abcdef";
     switch (c) {
     case '"': buf_add_str(out, "\\\""); return;
     case '\\': buf_add_str(out, "\\\\"); return;
     case '\n': buf_add_str(out, "\\n"); return;
     case '\r': buf_add_str(out, "\\r"); return;
     case '\t': buf_add_str(out, "\\t"); return;
-    default: buf_printf(out, "\\u%04x", c);
+    default: buf_add(out, (char[]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6);
     }
 }
 
