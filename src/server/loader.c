@@ -173,6 +173,14 @@ static void note_damaged_dumps(struct loader *l)
     }
 }
 
+/* Epochs of a history that a crash cut short are numbered again: files of the same number are one set only if they are of the same moment. */
+static bool is_of_one_cut(const struct loader *l)
+{
+    for (uint32_t i = 1; i < l->o.shards; i++)
+        if (l->parts[i].info.header.cut_ms != l->parts[0].info.header.cut_ms) return false;
+    return true;
+}
+
 /* 1: all files of the set are valid, and open; 0: not. */
 static int try_set(struct loader *l, wal_epoch epoch, struct buf *error)
 {
@@ -181,6 +189,7 @@ static int try_set(struct loader *l, wal_epoch epoch, struct buf *error)
     int rc = loader_parallel(l->o.shards, l->o.threads, check_dump, l);
     for (uint32_t i = 0; i < l->o.shards; i++) good &= !l->parts[i].dump_damaged;
     if (rc == 0 && !good) note_damaged_dumps(l);
+    good = good && is_of_one_cut(l);
     for (uint32_t i = 0; i < l->o.shards; i++) {
         if (rc && rc != -ECANCELED && error->len == 0 && l->parts[i].dump_damaged) buf_add_slice(error, buf_slice(&l->parts[i].error));
         l->parts[i].error.len = 0;

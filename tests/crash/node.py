@@ -1,10 +1,8 @@
 """A server process and a connection to it: as little as a crash test needs between itself and the socket."""
 import os
-import re
 import signal
 import socket
 import subprocess
-import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -142,16 +140,3 @@ class Node:
         self.process.send_signal(signal.SIGTERM)
         if self.process.wait(START_SECONDS) != 0:
             raise RuntimeError(f"the server ended with {self.process.returncode} on SIGTERM:\n{self.log()}")
-
-
-
-_help = []
-_help_lock = threading.Lock()
-
-
-def has_option(name):
-    """Does this server know --name?"""
-    with _help_lock:
-        if not _help:
-            _help.append(subprocess.run([SHERD, "serve", "--help"], capture_output=True, text=True, timeout=20).stdout)
-    return re.search(rf"^  --{re.escape(name)} ", _help[0], re.M) is not None

@@ -204,3 +204,23 @@ def test_a_damaged_identity_is_refused(log_only, tmp_path):
         command = [SHERD, "serve", "--port", str(port), "--workers", "2", "--data", str(data)]
         p = subprocess.run(command, capture_output=True, timeout=20, env=clean_env())
         assert p.returncode == 1 and b"SHERD" in p.stdout + p.stderr, change.name
+
+
+def test_dumps_of_two_histories_are_no_set_though_their_numbers_agree(log_only, tmp_path):
+    """A crash cuts a history short, and its epochs are numbered again: the dump of one shard may be left of the old one."""
+    folders = []
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        folder.mkdir()
+        shutil.copytree(log_only, folder / "data")
+        s = start_sherd(str(folder), workers=2, data=folder / "data", args=["--appendfsync", "always"])
+        with s.client() as c:
+            c.mset({f"{x}": name for x in "abcdefgh"})
+            assert c.execute_command("SAVE")
+        s.kill()
+        folders.append(folder / "data")
+    one, two = (files_of(data, ".dump") for data in folders)
+    assert one == two and len(one) == 2, "the two do not have the same epochs"
+    shutil.copy(folders[1] / one[0], folders[0] / one[0])
+    o = Outcome(tmp_path, folders[0], 2, "lenient")
+    assert o.values is None or set(o.values[x] for x in "abcdefgh") == {"one"}, f"a mix of two histories: {o.log}"

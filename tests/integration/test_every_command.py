@@ -203,6 +203,8 @@ def check_lives(make_server, server, data, workers):
     server.kill()
     server = make_server(data=data, workers=workers)
     assert state(server) == expected, "after SAVE"
+    if len(expected) > 1:
+        assert "dump loaded" in server.log()
     with server.client() as c:
         assert c.execute_command("SAVE")
         c.set("behind the dump", "v")

@@ -212,6 +212,47 @@ def test_any_call_may_fail_once_and_what_was_acknowledged_is_there(faulty, fault
     check_next_life(make_server, data, acked)
 
 
+# ---- dumps
+
+def dumps_of(data):
+    return sorted(str(p) for p in data.glob("layout-*/shard-*/*.dump") if not p.name.startswith("unfinished"))
+
+
+@pytest.mark.parametrize("kind, match", [("create", "dump"), ("write", "dump"), ("sync", "dump"), ("rename", "dump"), ("sync_dir", "shard-")])
+@pytest.mark.parametrize("k", range(3))
+def test_a_dump_that_fails_says_so_and_leaves_the_older_one_and_the_log(faulty, faults, make_server, data, kind, match, k):
+    s = faulty("always")
+    c = s.client(retry=None)
+    acked = []
+    for i in range(20):
+        assert write(c, f"old{i}", "x" * 1000)
+        acked.append(f"old{i}")
+    assert c.execute_command("SAVE")
+    before = dumps_of(data)
+    assert len(before) == 2
+    assert write(c, "new")
+    acked.append("new")
+    faults.fail(kind, after=k, error=errno.ENOSPC, match=match)
+    failed = None
+    try:
+        c.execute_command("SAVE")
+    except redis.ResponseError as e:
+        failed = str(e)
+    faults.mend()
+    if failed is None:
+        assert k > 0, "SAVE succeeded though its files could not be written"
+    else:
+        assert os.strerror(errno.ENOSPC) in failed or "MISCONF" in failed, failed
+        assert set(before) <= set(dumps_of(data)), "the older dump is gone"
+        assert c.info("persistence")["rdb_last_bgsave_status"] == "err"
+        if status(c) == "ok":
+            assert write(c, "later"), "writes are refused though the log is well"
+            acked.append("later")
+            assert c.execute_command("SAVE"), "the next dump fails too"
+    s.kill()
+    check_next_life(make_server, data, acked)
+
+
 # ---- real limits
 
 def test_a_full_file_system_refuses_writes_until_there_is_room(make_server, tmp_path):
