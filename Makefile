@@ -52,7 +52,7 @@ endif
 CFLAGS = $(CSTD) $(WARN) $(OPT) $(LTO) $(ARCH) $(SAN) $(INC) -DSHERD_BUILD=\"$(BUILD)\"
 LDFLAGS = $(SAN)
 
-FOLDERS = base io cel route resp store log dump cold object command shard server
+FOLDERS = base io cel route resp store log dump cold object snapshot command shard server
 LIB_SRC = $(foreach d,$(FOLDERS),$(wildcard src/$(d)/*.c))
 CLI_SRC = $(wildcard src/cli/*.c)
 LIB_OBJ = $(LIB_SRC:src/%.c=$(O)/obj/%.o)
