@@ -138,13 +138,22 @@ def run(client, calls):
         client.execute_command(*words(call))
 
 
+def keys_of(client):
+    """Once what has expired is gone: the digest of everything would have it still."""
+    deadline = time.monotonic() + 10
+    while client.dbsize() != len(keys := client.execute_command("KEYS", "*")):
+        assert time.monotonic() < deadline, "expired keys stay"
+        time.sleep(0.02)
+    return keys
+
+
 def state(server):
     """Value and expiry of every key of every database, and what the server makes of all of it."""
     out = {}
     with server.client(decode_responses=False, single_connection_client=True) as c:
         for db in range(DBS):
             c.execute_command("SELECT", db)
-            for key in c.execute_command("KEYS", "*"):
+            for key in keys_of(c):
                 out[db, key] = (c.execute_command("PEXPIRETIME", key), c.execute_command("DEBUG", "DIGEST-VALUE", key)[0], c.execute_command("TYPE", key))
         out["digest"] = c.execute_command("DEBUG", "DIGEST")
     return out
