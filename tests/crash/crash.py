@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Kills servers at random moments and looks whether what they had acknowledged is there in the next process.
 
-    tests/crash/crash.py [--kills 45] [--policies always,everysec,no,always+power,everysec+power,switch+power] [--seed N]
+    tests/crash/crash.py [--kills 45] [--policies always,everysec,no,always+power,everysec+power,switch+power,always+cold] [--seed N]
 
 A round: start (sometimes with another number of workers, sometimes killed while it starts), compare with the model, let many clients write, dump now and then, kill. What each policy promises:
 
@@ -11,6 +11,7 @@ A round: start (sometimes with another number of workers, sometimes killed while
     no         the same here: the process dies, not the machine, and the log is handed to the kernel within 50 ms
 
     +power     with it, the machine dies too: what was not synced is gone, or there in part (power.py); "no" promises nothing then but that what is there is whole
+    +cold      most values are on disk, not in memory
 
 and under all of them what is there is a prefix of what each client did, the shared counter tells the same order over all clients, and no transaction is there in part.
 A run in which nothing was killed, no log was replayed or, if the server makes dumps, none was loaded, fails.
@@ -266,6 +267,7 @@ class Run:
         self.folder = folder
         self.data = os.path.join(folder, "data")
         self.log_path = os.path.join(folder, "server.log")
+        self.cold = policy.endswith("+cold")
         self.disk = Disk(folder, self.data, self.r) if policy.endswith("+power") else None
         self.clients = [Client(i, self.seed) for i in range(CLIENTS)]
         self.queue = Queue()
@@ -275,7 +277,7 @@ class Run:
         self.total = 0
         self.workers = 2
         self.sums = dict.fromkeys(("kills", "kills while starting", "clean stops", "acknowledged", "promised", "verified", "lost", "records replayed", "dumps loaded", "dumps made",
-                                   "worker changes", "keys"), 0)
+                                   "worker changes", "keys", "cold keys"), 0)
         self.oldest_lost_s = 0.0
         self.twin = Node(["--ephemeral", "--workers", 2], os.path.join(folder, "twin.log")).wait_ready()
 
@@ -285,6 +287,8 @@ class Run:
         args = ["--data", self.data, "--workers", self.workers, "--appendfsync", "everysec" if self.policy == "switch" else self.policy]
         if self.disk:
             args += ["--io-backend", "epoll"]  # the library sees plain calls only
+        if self.cold:
+            args += ["--maxmemory", "3500kb", "--maxmemory-policy", "cold"]
         return args + ["--max-wal-size", "512kb"]  # dumps all the time
 
     def new_node(self):
@@ -335,6 +339,7 @@ class Run:
         self.sums["acknowledged"] += acked
         self.sums["lost"] += lost
         self.sums["keys"] = sum(int(n) for n in re.findall(r"keys=(\d+)", server.ask("INFO", "keyspace").decode()))
+        self.sums["cold keys"] = max([self.sums["cold keys"], *map(int, re.findall(r"cold_keys:(\d+)", server.ask("INFO").decode()))])
         return acked, lost
 
     def verify_total(self, value):
@@ -436,7 +441,7 @@ class Run:
 
     def check_itself(self, node):
         s = self.sums
-        if s["kills"] == 0 or s["acknowledged"] < 100 * s["kills"] or s["verified"] == 0:
+        if s["kills"] == 0 or s["acknowledged"] < 20 * s["kills"] or s["verified"] == 0:
             raise Lost(f"nothing was tested: {s}")
         if self.policy == "switch" and not 0 < s["promised"] < s["acknowledged"]:
             raise Lost("the policy did not change, or nothing was written in between")
@@ -444,6 +449,8 @@ class Run:
             raise Lost("no log was replayed")
         if self.disk and self.disk.torn_bytes == 0:
             raise Lost("no byte was lost with the power")
+        if self.cold and s["cold keys"] == 0:
+            raise Lost("no value was cold")
         if s["dumps loaded"] == 0:
             raise Lost("no dump was loaded")
         flagged = {name.decode() for name in node.connect().ask("COMMAND", "LIST", "FILTERBY", "ACLCAT", "write")}
@@ -458,8 +465,8 @@ class Run:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=40, help="per policy")
-    parser.add_argument("--policies", default="always,everysec,no,always+power,everysec+power,switch+power")
+    parser.add_argument("--kills", type=int, default=35, help="per policy")
+    parser.add_argument("--policies", default="always,everysec,no,always+power,everysec+power,switch+power,always+cold")
     parser.add_argument("--seed", default=str(random.SystemRandom().randrange(10**9)))
     parser.add_argument("--keep", action="store_true", help="keep the data of a failed run")
     o = parser.parse_args()
