@@ -24,7 +24,19 @@
     X(ERR_OBJECT_TLS, -5017, "the store's certificate or TLS was refused") \
     X(ERR_OBJECT_REPLY, -5018, "the store's answer makes no sense") \
     X(ERR_OBJECT_REFUSED, -5019, "the store refused the request") \
-    X(ERR_OBJECT_CANCELLED, -5020, "cancelled")
+    X(ERR_OBJECT_CANCELLED, -5020, "cancelled") \
+    X(ERR_SNAPSHOT_MANIFEST, -5100, "the manifest could not be written; nothing is published") \
+    X(ERR_SNAPSHOT_CURRENT, -5101, "the manifest is written, but _CURRENT could not be; readers stay with the old snapshot") \
+    X(ERR_SNAPSHOT_RACE, -5102, "somebody else has published meanwhile; theirs counts, nothing was overwritten") \
+    X(ERR_SNAPSHOT_UNCERTAIN, -5103, "the store stopped answering while _CURRENT was written; readers see the old snapshot or the new one") \
+    X(ERR_SNAPSHOT_NO_CURRENT, -5104, "there is no _CURRENT: nothing is published here") \
+    X(ERR_SNAPSHOT_BAD_CURRENT, -5105, "_CURRENT is malformed") \
+    X(ERR_SNAPSHOT_BAD_MANIFEST, -5106, "the manifest is malformed") \
+    X(ERR_SNAPSHOT_BAD_RUN, -5107, "the run record is malformed") \
+    X(ERR_SNAPSHOT_COVERAGE, -5108, "the shards that were built are not those of the snapshot") \
+    X(ERR_SNAPSHOT_NO_REF, -5109, "no such snapshot") \
+    X(ERR_SNAPSHOT_ELSEWHERE, -5110, "the URL is not in this store") \
+    X(ERR_SNAPSHOT_DAMAGED, -5111, "the snapshot is damaged")
 
 enum err {
 #define ERR_ENUM(name, code, text) name = (code),
