@@ -36,7 +36,11 @@
     X(ERR_SNAPSHOT_COVERAGE, -5108, "the shards that were built are not those of the snapshot") \
     X(ERR_SNAPSHOT_NO_REF, -5109, "no such snapshot") \
     X(ERR_SNAPSHOT_ELSEWHERE, -5110, "the URL is not in this store") \
-    X(ERR_SNAPSHOT_DAMAGED, -5111, "the snapshot is damaged")
+    X(ERR_SNAPSHOT_DAMAGED, -5111, "the snapshot is damaged") \
+    X(ERR_SNAPSHOT_SHARD, -5112, "a shard file is missing, or is not what the manifest says") \
+    X(ERR_SNAPSHOT_KEY, -5113, "the key does not fit the snapshot's encoding of keys") \
+    X(ERR_SNAPSHOT_ROUTE, -5114, "the key cannot be routed") \
+    X(ERR_SNAPSHOT_NO_VALID, -5115, "no manifest that can be read, not among the older ones either")
 
 enum err {
 #define ERR_ENUM(name, code, text) name = (code),
