@@ -40,7 +40,11 @@
     X(ERR_SNAPSHOT_SHARD, -5112, "a shard file is missing, or is not what the manifest says") \
     X(ERR_SNAPSHOT_KEY, -5113, "the key does not fit the snapshot's encoding of keys") \
     X(ERR_SNAPSHOT_ROUTE, -5114, "the key cannot be routed") \
-    X(ERR_SNAPSHOT_NO_VALID, -5115, "no manifest that can be read, not among the older ones either")
+    X(ERR_SNAPSHOT_NO_VALID, -5115, "no manifest that can be read, not among the older ones either") \
+    X(ERR_SHARD_DAMAGED, -5200, "the shard file is damaged, or not one") \
+    X(ERR_SHARD_UNSUPPORTED, -5201, "a database, but not of the form that shard files have") \
+    X(ERR_SIDECAR_STALE, -5202, "the sidecar belongs to another shard file") \
+    X(ERR_SIDECAR_DAMAGED, -5203, "the sidecar is damaged, or not one")
 
 enum err {
 #define ERR_ENUM(name, code, text) name = (code),
