@@ -271,6 +271,7 @@ class Run:
         self.disk = Disk(folder, self.data, self.r) if policy.endswith("+power") else None
         self.clients = [Client(i, self.seed) for i in range(CLIENTS)]
         self.queue = Queue()
+        self.node = None
         self.stretch, self.stretches = None, 0
         for c in self.clients:
             c.always = lambda: self.stretch
@@ -294,7 +295,8 @@ class Run:
     def new_node(self):
         if self.disk:
             self.disk.lose_power()
-        return Node(self.args(), self.log_path, self.disk.env() if self.disk else None)
+        self.node = Node(self.args(), self.log_path, self.disk.env() if self.disk else None)
+        return self.node
 
     def start(self):
         if self.r.random() < 0.3:
@@ -459,8 +461,10 @@ class Run:
             raise Lost(f"write commands that were never acknowledged: {sorted(never)}")
 
     def end(self):
-        if self.twin.process.poll() is None:
-            self.twin.kill()
+        """Leaves no process behind, however the run went."""
+        for node in (self.node, self.twin):
+            if node:
+                node.kill()
 
 
 def main():
