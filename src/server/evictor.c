@@ -13,7 +13,12 @@ enum {
     TRIES_MAX = 64,   /* looks at shards that are all busy before the command goes on regardless */
     SLICE_KEYS = 256, /* that upkeep evicts in one go */
     PENDING_MOST = 8 << 20, /* bytes of values on their way to the cold tier */
+    TICK_MS = 10,           /* between two looks at what the process occupies */
+    PURGE_MS = 500,
 };
+
+/* jemalloc's; sanitizer builds have another allocator, and this is NULL. */
+int mallctl(const char *name, void *old, size_t *old_len, void *new, size_t new_len) __attribute__((weak));
 
 static enum evict_policy policy_of(const struct server *s) { return (enum evict_policy)CONFIG_NUM(s->config, maxmemory_policy); }
 
@@ -44,19 +49,34 @@ static void set_marks(struct server *s, uint64_t limit)
     atomic_store_explicit(&th->keep_below, limit ? data + data / 100 : UINT64_MAX, memory_order_relaxed);
 }
 
-void evictor_tick(struct server *s)
+/* What the allocator keeps for later counts too. */
+static void give_back_heap(struct server *s, int64_t now_ms)
+{
+    if (!mallctl || now_ms < s->next_purge_ms) return;
+    s->next_purge_ms = now_ms + PURGE_MS;
+    mallctl("arena.4096.purge", NULL, NULL, NULL, 0); /* 4096: all of them (MALLCTL_ARENAS_ALL) */
+}
+
+void evictor_tick(struct server *s, int64_t now_ms)
 {
     uint64_t limit = (uint64_t)CONFIG_NUM(s->config, maxmemory);
-    if (!s->engine->thaws) return;
+    if (!s->engine->thaws || now_ms < s->next_limit_ms) return;
+    s->next_limit_ms = now_ms + TICK_MS;
     if (limit && policy_of(s) == EVICT_COLD) {
         uint64_t rss = sampler_resident_bytes(), used = used_bytes(s), overhead = rss > used ? rss - used : 0;
-        uint64_t goal = limit + limit / 25, lowered = goal > overhead ? goal - overhead : 0;
+        uint64_t goal = limit, lowered = goal > overhead ? goal - overhead : 0;
         if (lowered < limit / 2) lowered = limit / 2;
+        if (rss > goal) give_back_heap(s, now_ms);
         atomic_store_explicit(&s->data_limit, lowered, memory_order_relaxed);
         if (lowered < limit) limit = lowered;
         tier_set_pending_max(s->engine->thaws->tier, limit / 32 < PENDING_MOST ? limit / 32 : PENDING_MOST);
     }
     set_marks(s, limit);
+}
+
+bool evictor_wants_compaction(const struct server *s)
+{
+    return policy_of(s) == EVICT_COLD && CONFIG_NUM(s->config, maxmemory) && limit_of(s) < (uint64_t)CONFIG_NUM(s->config, maxmemory);
 }
 
 /* ---- what goes */

@@ -15,8 +15,11 @@ enum evictor_room evictor_make_room(struct worker *w, struct server *s);
 /* A slice of the same in the background; true while there is more. Called with no token held. */
 bool evictor_step(struct worker *w, struct server *s);
 
-/* Ten times a second, on one thread: looks how much the process occupies, for the policy cold. */
-void evictor_tick(struct server *s);
+/* In every turn of one thread: looks now and then how much the process occupies, for the policy cold. */
+void evictor_tick(struct server *s, int64_t now_ms);
+
+/* The process occupies so much beyond its data that it pays to look for holes in the arenas. */
+bool evictor_wants_compaction(const struct server *s);
 
 /* For a loader that is alone with a store and may wait: chills until it takes no more than one of `share` equal parts of the limit. To be called every few hundred keys. With another policy than
  * cold it does nothing. */

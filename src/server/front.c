@@ -22,6 +22,7 @@ enum {
     UPKEEP_US = 1000,          /* of expiry per shard and slice */
     UPKEEP_SOON_MS = 2,        /* pause before the next slice when there is more to do */
     GROW_BUCKETS = 64,         /* moved per slice */
+    COMPACT_ENTRIES = 2000,    /* looked at for moving, per slice */
     BURY_ENTRIES = 2000,       /* of flushed databases, per slice */
     STOP_MAX_MS = 5000,        /* answers that cannot be sent by then are given up */
     SPARE_BATCH_BYTES = 64 * 1024,
@@ -234,6 +235,7 @@ static void upkeep(struct front *f)
     struct engine *e = f->worker.engine;
     f->more_upkeep = false;
     if (atomic_load(&f->server->loading)) return;
+    bool compact = evictor_wants_compaction(f->server);
     bool expire = atomic_load(&f->server->active_expire) && !pause_active(f->server);
     for (uint32_t i = f->worker.id; i < e->route.shards; i += e->n_workers) {
         struct shard *s = &e->shards[i];
@@ -245,6 +247,7 @@ static void upkeep(struct front *f)
         if (expire) f->more_upkeep |= store_expire_step(s->store, UPKEEP_US, clock_mono_us);
         f->more_upkeep |= store_grow_step(s->store, GROW_BUCKETS);
         f->more_upkeep |= chill_bury_step(s->store, BURY_ENTRIES);
+        f->more_upkeep |= store_compact_step(s->store, COMPACT_ENTRIES, compact);
         engine_publish_numbers(s);
         engine_release(&f->worker, s);
     }
@@ -273,6 +276,7 @@ static void check_conns(struct front *f)
 static void cron(struct front *f)
 {
     int64_t now = f->worker.now_ms;
+    if (f->worker.id == 0) evictor_tick(f->server, now);
     if (now < f->next_cron_ms) {
         if (f->more_upkeep) upkeep(f);
         if (f->starving) {
@@ -291,7 +295,6 @@ static void cron(struct front *f)
     if (f->worker.id != 0) return;
     sampler_tick(f->server, now);
     recover_tick(f->server, now);
-    evictor_tick(f->server);
 }
 
 /* ---- the loop's events */

@@ -10,6 +10,7 @@
 #include "server/families.h"
 #include "server/front.h"
 #include "shard/journal.h"
+#include "store/evict.h"
 
 static struct server *server_of(const struct exec *x) { return conn_of(x)->front->server; }
 
@@ -18,9 +19,11 @@ static struct server *server_of(const struct exec *x) { return conn_of(x)->front
 static struct dumper_options options_of(const struct server *s)
 {
     const struct config *c = s->config;
+    bool is_cold = CONFIG_NUM(c, maxmemory_policy) == EVICT_COLD; /* then maxmemory is to hold for the process */
     return (struct dumper_options){.log_bytes_max = (uint64_t)CONFIG_NUM(c, max_wal_size), .interval_s = CONFIG_NUM(c, snapshot_interval_s),
                                    .kept = (uint32_t)CONFIG_NUM(c, dumps_kept), .profile = (enum compress_profile)CONFIG_NUM(c, compression_profile),
-                                   .min_size = (size_t)CONFIG_NUM(c, compression_min_size)};
+                                   .min_size = (size_t)CONFIG_NUM(c, compression_min_size),
+                                   .backlog_max = is_cold ? (uint64_t)CONFIG_NUM(c, maxmemory) / 32 : 0};
 }
 
 static const char *reason_text(enum dumper_reason reason)

@@ -59,6 +59,7 @@ struct server {
     atomic_int write_error;         /* of the log, a negative errno: writes are refused; 0: none */
     atomic_bool bytes_unknown;      /* maxmemory was just set: the shards' byte counts are of some time ago */
     _Atomic uint64_t data_limit;    /* maxmemory-policy cold: what the data may take, so that the process keeps to maxmemory */
+    int64_t next_limit_ms, next_purge_ms; /* the evictor's, on front 0 */
     _Atomic uint64_t peak_bytes;    /* highest used memory seen: server/sampler.h */
 };
 

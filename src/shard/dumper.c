@@ -75,6 +75,7 @@ struct dumper {
     /* the running dump */
     _Atomic(struct chunk *) full; /* chunks on their way to the thread, newest first */
     _Atomic uint64_t backlog;     /* bytes in them and in the open ones */
+    _Atomic uint64_t backlog_max; /* of the options */
     _Atomic uint64_t hold_back_bytes; /* backlog from which on answers to writes wait */
     atomic_bool abandoned, sleeping, stop;
     _Atomic uint64_t cut_epoch;   /* set by the cut */
@@ -176,13 +177,19 @@ static void send_walk(struct lane *l)
     engine_send(e, e->shards[l - l->dumper->lanes].home, &l->walk);
 }
 
+static uint64_t walk_ahead(struct dumper *d)
+{
+    uint64_t half = atomic_load_explicit(&d->hold_back_bytes, memory_order_relaxed) / 2;
+    return half < WALK_AHEAD_BYTES ? half : WALK_AHEAD_BYTES;
+}
+
 static bool run_walk(struct worker *w, struct shard *s, struct mail *m)
 {
     struct lane *l = (struct lane *)((char *)m - offsetof(struct lane, walk));
     struct dumper *d = l->dumper;
     if (!walk_slice(l)) {
         hand_over(l, true);
-    } else if (atomic_load_explicit(&d->backlog, memory_order_relaxed) < WALK_AHEAD_BYTES) {
+    } else if (atomic_load_explicit(&d->backlog, memory_order_relaxed) < walk_ahead(d)) {
         send_walk(l);
     } else {
         hand_over(l, false);
@@ -210,7 +217,8 @@ static void make_cut(void *ctx, wal_epoch epoch)
         atomic_store_explicit(&l->done, 0, memory_order_relaxed);
         bytes += store_bytes(d->engine->stores[i]);
     }
-    atomic_store(&d->hold_back_bytes, bytes / HOLD_BACK_SHARE > HOLD_BACK_MIN_BYTES ? bytes / HOLD_BACK_SHARE : HOLD_BACK_MIN_BYTES);
+    uint64_t may = bytes / HOLD_BACK_SHARE > HOLD_BACK_MIN_BYTES ? bytes / HOLD_BACK_SHARE : HOLD_BACK_MIN_BYTES, max = atomic_load(&d->backlog_max);
+    atomic_store(&d->hold_back_bytes, max && max < may ? max : may);
     atomic_store(&d->cut_epoch, epoch);
     atomic_store(&d->cut_made, true);
     wake(d);
@@ -337,7 +345,7 @@ static void write_chunk(struct dump *u, struct chunk *c)
 
 static void let_walks_go_on(struct dumper *d)
 {
-    if (atomic_load(&d->backlog) >= WALK_AHEAD_BYTES / 2) return;
+    if (atomic_load(&d->backlog) >= walk_ahead(d) / 2) return;
     for (uint32_t i = 0; i < d->engine->route.shards; i++)
         if (atomic_exchange(&d->lanes[i].waits, false)) send_walk(&d->lanes[i]);
 }
@@ -527,6 +535,7 @@ struct dumper *dumper_new(struct engine *e, struct journal *j, struct wal *w, co
     d->told = told;
     d->ctx = ctx;
     d->options = *options;
+    atomic_init(&d->backlog_max, options->backlog_max);
     d->info = (struct dumper_info){.last = *past, .last_duration_ms = -1};
     if (!past->any) d->info.last.cut_ms = clock_unix_ms(); /* the interval begins now */
     d->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -590,6 +599,7 @@ void dumper_set_options(struct dumper *d, const struct dumper_options *o)
 {
     pthread_mutex_lock(&d->lock);
     d->options = *o;
+    atomic_store(&d->backlog_max, o->backlog_max);
     pthread_mutex_unlock(&d->lock);
 }
 

@@ -26,6 +26,7 @@ struct dumper_options {
     uint32_t kept;          /* sets, at least 1; the log reaches back to the oldest of them */
     enum compress_profile profile;
     size_t min_size;
+    uint64_t backlog_max;   /* bytes that may be copied and not yet written, where memory is short; 0: as the data's size suggests */
 };
 
 struct dumper_past { /* what recovery found */

@@ -323,7 +323,8 @@ static void db_fill(struct store *s, struct db *db)
     table_init(&db->keys, db->arena, s->seed, rng_u64(&s->rng), 0);
     table_init(&db->expiring, db->arena, s->seed, rng_u64(&s->rng), 0);
     db->expire_cursor = 0;
-    db->cold = db->chill_cursor = db->chill_misses = 0;
+    db->cold = db->chill_cursor = db->chill_misses = db->compact_cursor = 0;
+    db->compacting = false;
 }
 
 /* A database that is about to be replaced by another, or (after < 0) by nothing. */

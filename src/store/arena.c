@@ -8,7 +8,10 @@
  *
  * Each class has a list of spans that may have room; allocation takes from its head and drops the head from the list when it turns out to
  * be full. A span that becomes empty serves any class again, except the head of a list: a single block that comes and goes must
- * not make its span come and go. */
+ * not make its span come and go.
+ *
+ * Thinning out: where a class has so many holes that some of its spans could be done without, the emptiest ones are taken off its list and are leaving: nothing is allocated there, and when the
+ * owner of the blocks has moved them, the span is free. */
 #include "store/arena.h"
 
 #include <stdbool.h>
@@ -42,7 +45,7 @@ struct span {
     uint32_t bump;            /* offset of the first block never handed out */
     uint32_t used;            /* live blocks */
     uint32_t block_bytes;     /* 0: the span serves no class */
-    bool listed;
+    bool listed, leaving;
 };
 _Static_assert(sizeof(struct span) <= SPAN_HEADER, "the span's header has its fixed place");
 
@@ -72,6 +75,8 @@ struct arena {
     struct span **empty;  /* spans without a class, as a stack */
     size_t n_empty, empty_cap;
     size_t n_trimmed;     /* how many at the bottom of that stack have no pages */
+    struct span **leaving; /* chosen by arena_thin_out; some may have left */
+    size_t n_leaving, leaving_cap;
 };
 
 /* --- the kernel's pages --- */
@@ -169,7 +174,8 @@ static struct span *span_take(struct arena *a)
 
 static void span_give_back(struct arena *a, struct span *s)
 {
-    span_unlist(a, s);
+    if (s->listed) span_unlist(a, s);
+    s->leaving = false;
     s->block_bytes = 0;
     if (a->n_empty == a->empty_cap) {
         a->empty_cap = a->empty_cap ? a->empty_cap * 2 : 32;
@@ -226,6 +232,10 @@ static inline void small_release(struct arena *a, void *p, size_t bytes)
     memcpy(p, &s->released, sizeof p);
     s->released = p;
     s->used--;
+    if (unlikely(s->leaving)) {
+        if (s->used == 0) span_give_back(a, s);
+        return;
+    }
     if (unlikely(!s->listed)) {
         struct span *head = a->room[s->block_bytes / CLASS_STEP];
         span_list(a, s);
@@ -338,6 +348,7 @@ void arena_free(struct arena *a)
     for (size_t i = 0; i < a->n_regions; i++) munmap(a->regions[i].at, a->regions[i].bytes);
     mem_free(a->regions);
     mem_free(a->empty);
+    mem_free(a->leaving);
     mem_free(a);
 }
 
@@ -434,6 +445,78 @@ void arena_trim(struct arena *a)
     for (; a->n_trimmed < a->n_empty; a->n_trimmed++) madvise(a->empty[a->n_trimmed], SPAN_BYTES, MADV_DONTNEED);
 }
 
+/* --- thinning out --- */
+
+static uint32_t span_blocks(uint32_t block_bytes) { return (SPAN_BYTES - SPAN_HEADER) / block_bytes; }
+
+static void leave(struct arena *a, struct span *s)
+{
+    span_unlist(a, s);
+    s->leaving = true;
+    if (a->n_leaving == a->leaving_cap) {
+        a->leaving_cap = a->leaving_cap * 2 + 32;
+        a->leaving = mem_resize(a->leaving, a->leaving_cap * sizeof *a->leaving);
+    }
+    a->leaving[a->n_leaving++] = s;
+}
+
+enum { FILLS = 32 };
+
+static unsigned fill_of(const struct span *s, uint32_t blocks) { return s->used * (FILLS - 1) / blocks; }
+
+/* As many spans can go as the holes of the others can take the blocks of: that is the holes together, in spans. The emptiest go; between those that are about as full it does not matter. */
+static void thin_out_class(struct arena *a, size_t class)
+{
+    uint32_t blocks = span_blocks((uint32_t)class * CLASS_STEP);
+    size_t spans[FILLS] = {0}, holes = 0;
+    for (const struct span *s = a->room[class]; s; s = s->next) {
+        spans[fill_of(s, blocks)]++;
+        holes += blocks - s->used;
+    }
+    size_t may_go = holes / blocks;
+    if (may_go < 2) return;
+    may_go--; /* room for what comes meanwhile */
+    unsigned below = 0;
+    for (; below < FILLS && spans[below] <= may_go; below++) may_go -= spans[below];
+    for (struct span *s = a->room[class], *next; s; s = next) {
+        next = s->next;
+        unsigned fill = fill_of(s, blocks);
+        if (fill < below) leave(a, s);
+        else if (fill == below && may_go) {
+            may_go--;
+            leave(a, s);
+        }
+    }
+}
+
+size_t arena_holes(const struct arena *a)
+{
+    size_t spans = 0;
+    for (size_t i = 0; i < a->n_used; i++) spans += region_bytes(a, i);
+    return spans - a->n_trimmed * SPAN_BYTES - (a->live_bytes - a->large_bytes);
+}
+
+bool arena_thin_out(struct arena *a)
+{
+    CHECK(a->n_leaving == 0);
+    for (size_t class = 1; class < CLASSES; class++) thin_out_class(a, class);
+    return a->n_leaving > 0;
+}
+
+bool arena_is_leaving(const void *p, size_t bytes) { return bytes <= ARENA_SMALL_MAX && span_of(p)->leaving; }
+
+void arena_thin_out_done(struct arena *a)
+{
+    for (size_t i = 0; i < a->n_leaving; i++) {
+        struct span *s = a->leaving[i];
+        if (!s->leaving) continue;
+        s->leaving = false;
+        span_list(a, s);
+    }
+    a->n_leaving = 0;
+    arena_trim(a);
+}
+
 /* Counts one span again; gives its live bytes. */
 static size_t span_check(const struct span *s)
 {
@@ -447,7 +530,8 @@ static size_t span_check(const struct span *s)
     }
     CHECK(s->used + released == handed_out);
     CHECK(s->used || !s->prev); /* only the head of a list may be empty */
-    CHECK(s->listed || (released == 0 && s->bump + s->block_bytes > SPAN_BYTES));
+    CHECK(!s->listed || !s->leaving);
+    CHECK(s->listed || s->leaving || (released == 0 && s->bump + s->block_bytes > SPAN_BYTES));
     return (size_t)s->used * s->block_bytes;
 }
 

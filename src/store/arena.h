@@ -9,6 +9,7 @@
  * A released block must be given with the size it was asked with (any size that rounds to the same class will do).
  * Blocks whose size is a multiple of 64 are 64-byte aligned, all others 8-byte aligned. */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 
 struct arena;
@@ -41,4 +42,11 @@ size_t arena_live_bytes(const struct arena *a);   /* sum of arena_round over all
 size_t arena_heap_bytes(const struct arena *a);   /* of the live bytes, those in the process heap; the others are mapped */
 size_t arena_mapped_bytes(const struct arena *a); /* memory held, live or free, in whole huge pages; not what is away */
 void arena_trim(struct arena *a);                 /* gives empty spans back to the kernel */
+
+/* Thinning out: gives memory back that many small holes keep. thin_out chooses spans that the holes of others make superfluous; the owner of the blocks moves what is_leaving (alloc, copy, release), and says when
+ * it has seen all. What it could not move stays. One round at a time. */
+size_t arena_holes(const struct arena *a); /* bytes of spans that are neither live nor given back */
+bool arena_thin_out(struct arena *a);      /* false: there is nothing to be had */
+bool arena_is_leaving(const void *p, size_t bytes);
+void arena_thin_out_done(struct arena *a);
 void arena_check(const struct arena *a);          /* for tests: walks all spans and counts again */

@@ -151,6 +151,54 @@ bool store_grow_step(struct store *s, unsigned buckets)
     return more;
 }
 
+/* --- holes --- */
+
+enum { HOLES_MIN = 1 << 20, HOLES_SHARE = 16 /* of the live bytes */ };
+
+struct compaction {
+    struct store *store;
+    struct db *db;
+};
+
+static void move_entry(void *ctx, struct entry *e)
+{
+    struct compaction *c = ctx;
+    size_t bytes = entry_bytes(e);
+    if (!arena_is_leaving(e, bytes)) return;
+    uint64_t hash = keyhash(entry_key(e), c->store->seed);
+    struct entry *now = arena_alloc(c->db->arena, bytes);
+    memcpy(now, e, bytes);
+    table_repoint(table_find_entry(&c->db->keys, hash, e), now);
+    if (e->flags & ENTRY_EXPIRES) table_repoint(table_find_entry(&c->db->expiring, hash, e), now);
+    arena_release(c->db->arena, e, bytes);
+}
+
+static bool compact_db(struct store *s, struct db *db, unsigned entries, bool wanted)
+{
+    if (!db->compacting) {
+        size_t holes = arena_holes(db->arena);
+        if (!wanted || holes < HOLES_MIN || holes < arena_live_bytes(db->arena) / HOLES_SHARE) return false;
+        db->compacting = arena_thin_out(db->arena);
+        db->compact_cursor = 0;
+        if (!db->compacting) arena_trim(db->arena);
+        return db->compacting;
+    }
+    struct compaction c = {s, db};
+    table_scan(&db->keys, &db->compact_cursor, entries, move_entry, &c);
+    if (db->compact_cursor) return true;
+    db->compacting = false;
+    arena_thin_out_done(db->arena);
+    return false;
+}
+
+bool store_compact_step(struct store *s, unsigned entries, bool wanted)
+{
+    bool more = false;
+    for (unsigned i = 0; i < STORE_DBS; i++)
+        if (s->dbs[i]) more |= compact_db(s, s->dbs[i], entries, wanted);
+    return more;
+}
+
 /* --- figures --- */
 
 uint64_t store_keys(const struct store *s, uint16_t db) { return s->dbs[db] ? s->dbs[db]->keys.entries : 0; }

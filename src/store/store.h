@@ -32,6 +32,8 @@ struct db {
     uint64_t cold;          /* entries whose value is on disk (store/chill.h) */
     uint64_t chill_cursor;  /* of the walk for values to chill, and how many it met since one was worth it (store/evict.h) */
     uint64_t chill_misses;
+    uint64_t compact_cursor; /* of the walk that empties spans, while compacting */
+    bool compacting;
 };
 
 /* Limits at which small collections change to their large encoding; shared by all shards, changed by CONFIG SET. Read with relaxed atomics. */
@@ -111,6 +113,8 @@ size_t store_entry_bytes(const struct store *s, const struct entry *e); /* entry
 
 /* Deletes expired keys for at most budget_us; true if many were found, so that another round pays. clock_us is read between steps. */
 bool store_expire_step(struct store *s, int64_t budget_us, int64_t (*clock_us)(void));
+/* Moves entries together so that memory in holes goes back to the kernel, `entries` at a time; true while there is more. New rounds begin only if `wanted` and where enough is to be had. */
+bool store_compact_step(struct store *s, unsigned entries, bool wanted);
 /* Moves growing tables on; true while there is more. */
 bool store_grow_step(struct store *s, unsigned buckets);
 
