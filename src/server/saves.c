@@ -10,6 +10,7 @@
 #include "server/families.h"
 #include "server/front.h"
 #include "shard/journal.h"
+#include "shard/walk.h"
 #include "store/evict.h"
 
 static struct server *server_of(const struct exec *x) { return conn_of(x)->front->server; }
@@ -19,11 +20,9 @@ static struct server *server_of(const struct exec *x) { return conn_of(x)->front
 static struct dumper_options options_of(const struct server *s)
 {
     const struct config *c = s->config;
-    bool is_cold = CONFIG_NUM(c, maxmemory_policy) == EVICT_COLD; /* then maxmemory is to hold for the process */
     return (struct dumper_options){.log_bytes_max = (uint64_t)CONFIG_NUM(c, max_wal_size), .interval_s = CONFIG_NUM(c, snapshot_interval_s),
                                    .kept = (uint32_t)CONFIG_NUM(c, dumps_kept), .profile = (enum compress_profile)CONFIG_NUM(c, compression_profile),
-                                   .min_size = (size_t)CONFIG_NUM(c, compression_min_size),
-                                   .backlog_max = is_cold ? (uint64_t)CONFIG_NUM(c, maxmemory) / 32 : 0};
+                                   .min_size = (size_t)CONFIG_NUM(c, compression_min_size)};
 }
 
 static const char *reason_text(enum dumper_reason reason)
@@ -65,13 +64,15 @@ static void told(void *ctx, enum dumper_event event)
 void saves_open(struct server *s, const char *layout, const struct dumper_past *past)
 {
     struct dumper_options o = options_of(s);
-    s->dumper = dumper_new(s->engine, s->journal, s->wal, &file_disk, layout, &o, past, told, s);
+    s->dumper = dumper_new(s->engine, s->walk, s->journal, s->wal, &file_disk, layout, &o, past, told, s);
 }
 
 void saves_apply_config(struct server *s)
 {
     struct dumper_options o = options_of(s);
+    bool is_cold = CONFIG_NUM(s->config, maxmemory_policy) == EVICT_COLD; /* then maxmemory is to hold for the process */
     if (s->dumper) dumper_set_options(s->dumper, &o);
+    if (s->walk) walk_set_backlog_max(s->walk, is_cold ? (uint64_t)CONFIG_NUM(s->config, maxmemory) / 32 : 0);
 }
 
 /* ---- commands */

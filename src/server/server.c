@@ -30,6 +30,7 @@
 #include "server/totals.h"
 #include "shard/journal.h"
 #include "shard/thaw.h"
+#include "shard/walk.h"
 #include "store/evict.h"
 
 struct command_table *server_commands(void)
@@ -224,6 +225,7 @@ static void loaded(struct server *s, const char *layout, const struct dumper_pas
     struct journal *j = journal_new(s->engine, s->wal, (enum journal_policy)CONFIG_NUM(s->config, sync_policy), journal_told, s);
     s->journal = j;
     journal_set_policy(j, (enum journal_policy)CONFIG_NUM(s->config, sync_policy)); /* it may have changed before there was a journal to tell */
+    s->walk = walk_new(s->engine, j);
     saves_open(s, layout, past);
     saves_apply_config(s);
     journal_start(j);
@@ -232,13 +234,21 @@ static void loaded(struct server *s, const char *layout, const struct dumper_pas
     announce(s);
 }
 
+static void ready_without_log(struct server *s)
+{
+    s->walk = walk_new(s->engine, NULL);
+    announce(s);
+}
+
 /* After the fronts have ended: everything that was acknowledged becomes durable. */
 static int close_log(struct server *s)
 {
+    if (s->walk) walk_stop(s->walk);
     if (s->dumper) dumper_stop(s->dumper);
     int rc = s->journal ? journal_stop(s->journal) : 0;
     if (rc < 0) slog(&s->log, SLOG_WARNING, "the last writes could not be made durable", "error=%s", strerror(-rc));
     if (s->dumper) dumper_free(s->dumper);
+    if (s->walk) walk_free(s->walk);
     if (s->journal) journal_free(s->journal);
     if (s->wal) wal_close(s->wal);
     if (s->recovery) recover_free(s);
@@ -259,7 +269,7 @@ static int run(struct server *s, struct datadir *d)
     }
     if (open_cold(s, d) && listen_open(s) && start_fronts(s)) {
         if (d) recover_start(s, d, loaded);
-        else announce(s);
+        else ready_without_log(s);
         bool recovered = wait_for_end(s, &set);
         code = close_log(s);
         if (s->engine->thaws) thaw_close(s->engine->thaws);

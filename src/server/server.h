@@ -20,6 +20,7 @@ struct file_ops;
 struct file_uring;
 struct pager;
 struct dumper;
+struct walk;
 struct error_counts;
 struct recovery;
 
@@ -35,6 +36,7 @@ struct server {
     _Atomic(struct wal *) wal;         /* NULL: ephemeral, or still loading */
     _Atomic(struct journal *) journal; /* NULL: ephemeral, or still loading */
     _Atomic(struct dumper *) dumper;   /* NULL: ephemeral, or still loading */
+    _Atomic(struct walk *) walk;       /* NULL: still loading */
     struct recovery *recovery;         /* server/recover.h; NULL: ephemeral */
     struct pubsub *pubsub;
     struct slowlog *slowlog;

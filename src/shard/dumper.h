@@ -1,10 +1,7 @@
 /* The dumper: writes dump sets while the server runs, so that the log can be cut.
  *
- * A dump begins with a cut (store/cut.h) of all stores at the end of one epoch, all tokens held for a moment. Then each shard's home worker walks its store in slices, one per turn of its
- * loop, and writers give out what they are about to change; both only copy. The dumper's thread compresses, writes and syncs. When the set is durable, the log's
+ * A dump is a walk of all shards at the end of one epoch of the log (shard/walk.h), for which it waits its turn. The dumper's thread compresses, writes and syncs. When the set is durable, the log's
  * segments that it covers and the older sets go, never before.
- *
- * What is copied and not yet written is bounded: the walks wait for the thread, and if writers alone are too fast for it, answers to writes are held back (journal_hold_back).
  *
  * A dump begins when asked for, when a shard's log has become too long, or when the last one is old and something has changed since. */
 #pragma once
@@ -19,6 +16,7 @@ struct dumper;
 struct file_ops;
 struct journal;
 struct wal;
+struct walk;
 
 struct dumper_options {
     uint64_t log_bytes_max; /* of a shard since the last dump; or the size of the shard's last dump, if that is more: else a large store would be written for every few changes */
@@ -26,7 +24,6 @@ struct dumper_options {
     uint32_t kept;          /* sets, at least 1; the log reaches back to the oldest of them */
     enum compress_profile profile;
     size_t min_size;
-    uint64_t backlog_max;   /* bytes that may be copied and not yet written, where memory is short; 0: as the data's size suggests */
 };
 
 struct dumper_past { /* what recovery found */
@@ -60,11 +57,11 @@ struct dumper_info {
     uint64_t log_bytes, log_limit; /* its log since then, and where that is */
 };
 
-/* Keeps engine, journal, wal and files, borrows the rest. told(ctx, event) is called on the dumper's thread. */
-struct dumper *dumper_new(struct engine *e, struct journal *j, struct wal *w, const struct file_ops *files, const char *dir, const struct dumper_options *options,
+/* Keeps engine, walk, journal, wal and files, borrows the rest. told(ctx, event) is called on the dumper's thread. */
+struct dumper *dumper_new(struct engine *e, struct walk *walk, struct journal *j, struct wal *w, const struct file_ops *files, const char *dir, const struct dumper_options *options,
                           const struct dumper_past *past, void (*told)(void *ctx, enum dumper_event event), void *ctx);
 void dumper_start(struct dumper *d);
-/* After all workers have ended and before the journal stops: gives up a dump that is running and ends the thread. */
+/* After all workers have ended, walk_stop, and before the journal stops: gives up a dump that is running and ends the thread. */
 void dumper_stop(struct dumper *d);
 void dumper_free(struct dumper *d);
 
