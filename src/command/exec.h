@@ -56,7 +56,7 @@ struct exec {
         uint32_t first, count, step; /* the keys to wait for, as argument indexes */
     } block;
     uint64_t ops;              /* applied by this command */
-    bool writes;               /* a write command ran, with effect or without */
+    bool reads, writes;        /* a command that reads, or writes, data ran, with effect or without */
 };
 
 /* ---- the keyspace */

@@ -365,6 +365,7 @@ static void settle_reply(struct conn *c, const struct command *cmd, size_t from)
 static void note_epoch(struct conn *c, const struct task *t)
 {
     if (t->epoch > c->epoch) c->epoch = t->epoch;
+    if (t->seen > c->seen) c->seen = t->seen;
 }
 
 /* The command before pos waits for a key. */
@@ -507,10 +508,10 @@ static void settle_save(struct conn *c)
 /* The replies tell of ops that the log has not made durable, or of a dump: they wait, and the connection with them. */
 static bool hold(struct conn *c)
 {
-    if (likely(!server_of(c)->journal) || (!c->epoch && !c->dump_ticket)) return false;
+    if (likely(!server_of(c)->journal) || !(c->epoch | c->seen | c->dump_ticket)) return false;
     if (conn_may_send(c)) {
         settle_save(c);
-        c->epoch = 0;
+        c->epoch = c->seen = 0;
         return false;
     }
     front_hold(c->front, c);
@@ -521,7 +522,7 @@ bool conn_may_send(const struct conn *c)
 {
     const struct server *s = server_of(c);
     int error;
-    return journal_allows(s->journal, c->epoch) && (!c->dump_ticket || dumper_is_done(s->dumper, c->dump_ticket, &error));
+    return journal_allows(s->journal, c->epoch) && journal_shows(s->journal, c->seen) && (!c->dump_ticket || dumper_is_done(s->dumper, c->dump_ticket, &error));
 }
 
 /* False: the connection was closed, perhaps freed. */
@@ -576,7 +577,7 @@ void conn_release(struct conn *c)
 {
     c->held = false;
     settle_save(c);
-    c->epoch = 0;
+    c->epoch = c->seen = 0;
     take_pushes(c);
     front_ready(c->front, c);
 }

@@ -55,6 +55,7 @@ struct conn {
     char *protocol_error; /* answered when everything before it is */
     struct buf out;       /* T: replies not yet sent */
     uint64_t epoch;       /* of the log: what must be durable before they may be; 0: nothing */
+    uint64_t seen;        /* of the log: what of it they may show must be durable, too; 0: nothing */
     uint64_t dump_ticket; /* T: SAVE: and this dump must have ended; 0: none */
     size_t save_at;       /* T: where in `out` SAVE's answer stands */
 

@@ -123,7 +123,7 @@ static void release_held(struct worker *w, struct mail *m)
             continue;
         }
         *p = c->next_held;
-        if (!journal_broken(j)) {
+        if (!journal_broken(j) || !c->epoch) {
             conn_release(c);
         } else { /* whether the ops are on disk is not known, so neither yes nor no is true */
             c->held = false;

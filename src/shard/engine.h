@@ -119,6 +119,7 @@ struct engine {
     struct thaws *thaws;         /* of cold values (shard/thaw.h); NULL: there are none */
     _Atomic uint64_t slow_ticks; /* UINT64_MAX: never */
     atomic_bool track_latency;
+    atomic_bool reads_wait;  /* answers of reads wait for the log as those of writes do: the policy is to sync every write */
     atomic_bool count_bytes; /* publish each shard's bytes after every command: maxmemory is set */
 };
 

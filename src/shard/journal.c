@@ -228,7 +228,7 @@ struct journal *journal_new(struct engine *e, struct wal *w, enum journal_policy
     j->wal = w;
     j->told = told;
     j->ctx = ctx;
-    atomic_init(&j->policy, policy);
+    journal_set_policy(j, policy);
     atomic_init(&j->synced_ms, clock_unix_ms());
     pthread_mutex_init(&j->lock, NULL);
     pthread_cond_init(&j->cond, NULL);
@@ -278,7 +278,11 @@ void journal_free(struct journal *j)
 
 /* ---- questions */
 
-void journal_set_policy(struct journal *j, enum journal_policy policy) { atomic_store(&j->policy, policy); }
+void journal_set_policy(struct journal *j, enum journal_policy policy)
+{
+    atomic_store(&j->policy, policy);
+    atomic_store(&j->engine->reads_wait, policy == JOURNAL_EVERY_WRITE);
+}
 
 bool journal_allows(const struct journal *j, uint64_t epoch)
 {
@@ -286,6 +290,11 @@ bool journal_allows(const struct journal *j, uint64_t epoch)
     if (atomic_load(&j->policy) == JOURNAL_EVERY_WRITE) return wal_synced_epoch(j->wal) >= epoch;
     bool free = wal_pending_bytes(j->wal) < PENDING_MAX && !atomic_load_explicit(&j->hold_back, memory_order_relaxed);
     return free || wal_written_epoch(j->wal) >= epoch;
+}
+
+bool journal_shows(const struct journal *j, uint64_t epoch)
+{
+    return wal_synced_epoch(j->wal) >= epoch || atomic_load(&j->policy) != JOURNAL_EVERY_WRITE || atomic_load(&j->error);
 }
 
 /* ---- dumps */

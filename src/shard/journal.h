@@ -1,7 +1,7 @@
 /* The journal: keeps the engine's log. Ops are appended under the shards' tokens; the journal closes epochs, its thread writes and syncs them, and those who wait are told.
  *
  * Policies, as the log's promise to a client that got its answer:
- *   every write   the answer is held until its epoch is synced; one sync serves all that wait (group commit)
+ *   every write   the answer is held until its epoch is synced; one sync serves all that wait (group commit). A read's answer waits for the writes that it may show
  *   every second  written within some 50 ms, synced within a second
  *   os managed    written within some 50 ms, synced by the kernel when it likes
  *
@@ -26,6 +26,8 @@ void journal_set_policy(struct journal *j, enum journal_policy policy); /* any t
 
 /* May an answer whose ops went into this epoch be sent? */
 bool journal_allows(const struct journal *j, uint64_t epoch);
+/* May an answer that shows what was written up to this epoch be sent? While the log fails, reads go on. */
+bool journal_shows(const struct journal *j, uint64_t epoch);
 /* A worker has answers that wait: makes the open epoch close soon. Called with no token held. */
 void journal_hurry(struct journal *j, struct worker *w);
 

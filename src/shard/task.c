@@ -140,7 +140,7 @@ void task_clear(struct task *t)
 {
     t->n_requests = t->n_args = t->n_shards = t->n_hashes = t->pos = t->end = t->held = 0;
     t->blocked = NULL;
-    t->epoch = 0;
+    t->epoch = t->seen = 0;
 }
 
 void task_fini(struct task *t)
@@ -227,6 +227,7 @@ static struct exec *set_up(struct worker *w, struct task *t, const struct reques
     x->block.wanted = false;
     x->ops = 0;
     x->writes = r->cmd->flags & CMD_WRITE;
+    x->reads = r->cmd->flags & CMD_READONLY;
     return x;
 }
 
@@ -244,17 +245,19 @@ void task_run_command(struct worker *w, const struct task *t, const struct comma
     x->retry = false;
     x->block.wanted = false;
     x->writes |= (cmd->flags & CMD_WRITE) != 0;
+    x->reads |= (cmd->flags & CMD_READONLY) != 0;
     call(w, t, x);
 }
 
 /* An op of this command went into the log's open epoch, which cannot close while we hold a token. A write that found nothing to do (DEL of what another client has just
- * deleted) promises as much as the write that it saw, and waits for it. */
+ * deleted) promises as much as the write that it saw, and waits for it. So does a read, if what is shown shall be as safe as what is acknowledged. */
 static void note_epoch(const struct worker *w, struct task *t, const struct exec *x)
 {
     const struct wal *log = w->engine->wal;
     if (!log) return;
     if (x->ops) t->epoch = wal_open_epoch(log);
     else if (x->writes && !x->block.wanted) t->epoch = wal_last_epoch(log);
+    else if (x->reads && atomic_load_explicit(&w->engine->reads_wait, memory_order_relaxed)) t->seen = wal_last_epoch(log);
 }
 
 /* The value of a key that the request at pos needs cannot be read: that is its answer. */

@@ -51,6 +51,7 @@ struct task {
     uint32_t cap_requests, cap_args, cap_shards, cap_hashes;
     uint32_t pos, end;       /* requests [pos, end) are to run */
     uint64_t epoch;          /* of the log: the last one that an op of this task went into */
+    uint64_t seen;           /* of the log: the last one that a read of this task may have shown; 0: that does not matter */
     uint32_t held;           /* REQUEST_MANY: tokens taken so far; REQUEST_EACH: shards visited */
     struct buf *out;
     size_t out_max;          /* when out has grown to this the task ends early, so that its owner can send; 0: no limit */

@@ -334,3 +334,36 @@ def test_an_answer_without_effect_waits_for_what_it_tells_of(faulty, faults, mak
     faults.mend()
     for other in others:
         assert other.line().startswith(b":")
+
+
+def test_a_read_shows_nothing_that_could_still_be_lost(faulty, faults, make_server, data):
+    """Another client's write that waits for its sync is not shown before; commands that read nothing do not wait."""
+    s = faulty("always")
+    with s.client() as c:
+        c.set("k", "old")
+    with s.raw() as writer, s.raw() as reader, s.raw() as pinger, s.raw() as transaction:
+        faults.delay("sync", 3000)
+        writer.command("SET", "k", "new")
+        time.sleep(0.3)
+        reader.command("GET", "k")
+        transaction.send(b"MULTI\r\nGET k\r\nEXEC\r\n")
+        pinger.command("PING")
+        pinger.expect(b"+PONG\r\n")
+        readable, _, _ = select.select([writer.sock, reader.sock], [], [], 0.5)
+        assert not readable
+        s.kill()
+        assert reader.read_to_end() == b"" and b"new" not in transaction.read_to_end()
+    faults.mend()
+
+
+def test_reads_go_on_while_the_log_fails(faulty, faults, make_server, data):
+    s = faulty("always")
+    with s.client() as c:
+        c.set("k", "old")
+        with s.raw() as writer:
+            faults.fail("write", error=errno.ENOSPC)
+            writer.command("SET", "k", "new")
+            wait_for(lambda: "cannot write the log" in s.log())
+            assert c.get("k") in ("old", "new")
+            faults.mend()
+            writer.expect(b"+OK\r\n")
