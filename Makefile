@@ -19,7 +19,7 @@ CSTD = -std=gnu17
 WARN = -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings -Wundef -Wvla -Wno-unused-parameter -Wno-format-zero-length -Werror
 OPT = -O2 -g -fno-omit-frame-pointer -fno-plt
 ARCH ?= $(shell uname -m | grep -q x86_64 && echo -march=x86-64-v2)
-INC = -Isrc -D_GNU_SOURCE
+INC = -Isrc -Iinclude -D_GNU_SOURCE
 LIBS = -Wl,--as-needed -lcurl -lcrypto -lsqlite3 -ljansson -lyaml -luring -lisal -llz4 -lpcre2-8 -lm -pthread
 PYTHON = /usr/bin/python3
 
