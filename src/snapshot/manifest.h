@@ -40,6 +40,7 @@ struct manifest {
     bool is_cel;              /* else hash */
     struct router_cel cel;    /* if is_cel. tokens is NONE where routing_values is null */
     const char *custom;       /* JSON text of an object */
+    bool is_vector;           /* custom says that this is a snapshot of vectors, without keys and values: readers of those refuse it */
     struct manifest_shard *shards; /* [n_shards] by ascending db_id; shards that are not here are empty */
     uint32_t n_shards;
     struct manifest_block *blocks; /* what the strings lie in */
@@ -51,6 +52,7 @@ struct manifest *manifest_new(void);
 void manifest_free(struct manifest *m); /* NULL is allowed */
 
 const char *manifest_copy(struct manifest *m, struct slice s); /* with a NUL behind it */
+void *manifest_alloc(struct manifest *m, size_t bytes);        /* lives as long as the manifest */
 void manifest_set_created(struct manifest *m, int64_t unix_us);
 void manifest_set_cel(struct manifest *m, const struct router_cel *c); /* copies everything */
 /* Adds a copy, strings included; in any order. writer_info NULL becomes "{}". The pointer lives until the next one is added. */
@@ -70,5 +72,3 @@ int manifest_parse(struct slice image, struct manifest **m, struct buf *why);
 
 /* The router of this manifest, for router_free; NULL and why: the CEL expression is faulty. */
 struct router *manifest_router(const struct manifest *m, struct buf *why);
-/* The JSON text of "sharding", as manifests have it. */
-void manifest_sharding_json(const struct manifest *m, struct buf *out);
