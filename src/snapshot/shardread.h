@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/slice.h"
 #include "snapshot/pages.h"
+#include "snapshot/treepage.h"
 
 enum { SHARDREAD_DEPTH_MAX = 20 };
 
@@ -29,12 +30,14 @@ int shardread_open(struct shardread *r, const struct page_source *source, const 
  * both stay as they are. */
 int shardread_get(const struct shardread *r, struct slice key, struct buf *buf, struct slice *value);
 
-/* Many lookups at once. Those that go the same way share pages, and what has to be fetched is asked for together: one round trip per level of the tree, one or two more for values in
- * overflow pages. From memory it is faster than one by one, because the misses of all overlap. The order of asks does not matter; ascending keys make it faster. */
+/* Many lookups at once. Thirty-two at a time go down the tree together: pages that have to be fetched are asked for in one call per level, and from memory their cache misses overlap.
+ * Asks in ascending order of keys share the most pages; any order works. */
 struct shardread_ask {
     struct slice key;
     struct slice value; /* if found: in the mapped file, or in *buf */
     int rc;             /* as of shardread_get */
+    size_t at;          /* private: of the value, in buf */
+    bool in_buf;        /* private */
 };
 /* buf gets the values that are not in one piece in mapped memory; its contents are replaced. 0, or the first error among the asks. */
 int shardread_get_many(const struct shardread *r, struct shardread_ask *asks, size_t n, struct buf *buf);
@@ -42,17 +45,18 @@ int shardread_get_many(const struct shardread *r, struct shardread_ask *asks, si
 /* ---- walking in order */
 
 struct shardread_step {
-    const uint8_t *page; /* held */
+    struct treepage page; /* held */
     uint32_t number;
-    uint32_t cell;  /* interior: the child that was taken, which is before the cell of this number; leaf: the row */
-    uint32_t cells;
+    uint32_t cell;        /* the row; above the row's page: the child that was gone down to */
+    uint32_t wanted;      /* children up to this one were asked for */
 };
 
 struct shardread_cursor {
     const struct shardread *r;
     struct shardread_step path[SHARDREAD_DEPTH_MAX];
-    uint32_t depth;   /* 0: not on a row */
+    uint32_t depth, leaf_depth; /* depth 0: not on a row */
     uint32_t entered; /* pages since the walk took this direction: more than there are means a cycle */
+    uint32_t ahead;   /* pages to ask for ahead of a walk */
     bool forward;
     struct slice key;
     struct buf key_buf, value_buf; /* what lies in overflow pages */
