@@ -9,6 +9,7 @@ enum { KEYS = 150, ROUNDS = 60 };
 /* What a cut gives out, put into a store of its own. */
 struct copy {
     struct store *store;
+    const struct chill_tier *tier; /* where the values of cold entries are */
     uint64_t emitted;
 };
 
@@ -17,7 +18,14 @@ static void take(void *ctx, uint16_t db, const struct entry *e)
     struct copy *c = ctx;
     struct buf image = {0};
     struct place at;
-    image_write(&image, e);
+    if (chill_is_cold(e)) {
+        struct buf bytes = {0};
+        assert_int_equal(c->tier->get(c->tier->ctx, chill_ref_of(e), entry_key(e), &bytes), 0);
+        buf_add_slice(&image, chill_image(buf_slice(&bytes)));
+        buf_fini(&bytes);
+    } else {
+        image_write(&image, e);
+    }
     store_peek(c->store, db, keyhash(entry_key(e), c->store->seed), entry_key(e), &at);
     assert_null(at.e); /* no key twice */
     store_apply(c->store, &(struct op){.kind = OP_RESTORE, .db = db, .key = entry_key(e), .value = buf_slice(&image), .expiry_ms = entry_expiry_ms(e)}, NULL);
@@ -25,7 +33,7 @@ static void take(void *ctx, uint16_t db, const struct entry *e)
     c->emitted++;
 }
 
-static struct copy copy_new(const struct harness *h) { return (struct copy){.store = store_new(h->stores[0]->seed, &h->limits, 1)}; }
+static struct copy copy_new(const struct harness *h) { return (struct copy){.store = store_new(h->stores[0]->seed, &h->limits, 1), .tier = h->stores[0]->tier}; }
 
 static unsigned marks(const struct store *s)
 {
