@@ -20,7 +20,7 @@ WARN = -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prot
 OPT = -O2 -g -fno-omit-frame-pointer -fno-plt
 ARCH ?= $(shell uname -m | grep -q x86_64 && echo -march=x86-64-v2)
 INC = -Isrc -Iinclude -D_GNU_SOURCE
-LIBS = -Wl,--as-needed -lcurl -lcrypto -lsqlite3 -ljansson -lyaml -luring -lisal -llz4 -lzstd -lpcre2-8 -lm -pthread
+LIBS = -Wl,--as-needed -lcurl -lcrypto -lsqlite3 -ljansson -lyaml -ledit -luring -lisal -llz4 -lzstd -lpcre2-8 -lm -pthread
 PYTHON = /usr/bin/python3
 
 ifeq ($(BUILD),normal)

@@ -79,6 +79,7 @@ static const struct subcommand subcommands[] = {
     {"serve", run_serve, "start a server; `sherd serve --help` has its options"},
     {"dump", dumptool_run, "look into dumps and logs: info, verify, export; `sherd dump --help`"},
     {"import", import_run, "bring a dump of Redis into a data directory or a server; `sherd import --help`"},
+    {"snapshot", snapshot_run, "read and keep published snapshots; `sherd snapshot --help`"},
     {"commands", run_commands, "list the commands that a server answers"},
     {"version", run_version, "version and build"},
     {"help", run_help, "this text"},

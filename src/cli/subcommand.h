@@ -11,3 +11,4 @@ enum {
 
 int dumptool_run(int argc, char **argv); /* sherd dump */
 int import_run(int argc, char **argv);   /* sherd import */
+int snapshot_run(int argc, char **argv); /* sherd snapshot */
