@@ -41,6 +41,11 @@
     X(ERR_SNAPSHOT_KEY, -5113, "the key does not fit the snapshot's encoding of keys") \
     X(ERR_SNAPSHOT_ROUTE, -5114, "the key cannot be routed") \
     X(ERR_SNAPSHOT_NO_VALID, -5115, "no manifest that can be read, not among the older ones either") \
+    X(ERR_SNAPSHOT_INPUT, -5116, "the input is not in order") \
+    X(ERR_SNAPSHOT_ASSIGN, -5117, "rows cannot be assigned to shards") \
+    X(ERR_SNAPSHOT_OPTIONS, -5118, "the options do not fit together") \
+    X(ERR_SNAPSHOT_WRITE, -5119, "a shard could not be written") \
+    X(ERR_SNAPSHOT_LEASE, -5120, "the run record could not be renewed in time, so a cleanup may have taken shards; nothing is published") \
     X(ERR_SHARD_DAMAGED, -5200, "the shard file is damaged, or not one") \
     X(ERR_SHARD_UNSUPPORTED, -5201, "a database, but not of the form that shard files have") \
     X(ERR_SIDECAR_STALE, -5202, "the sidecar belongs to another shard file") \

@@ -345,3 +345,5 @@ int shardwrite_end(struct shardwrite *w, struct shardwrite_result *result)
     *result = (struct shardwrite_result){.rows = w->rows, .bytes = (w->next_page - 1) * w->page_size, .pages = (uint32_t)(w->next_page - 1)};
     return w->error;
 }
+
+struct slice shardwrite_last_key(const struct shardwrite *w) { return buf_slice(&w->last_key); }

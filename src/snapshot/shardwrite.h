@@ -25,3 +25,4 @@ void shardwrite_free(struct shardwrite *w); /* at any time */
 int shardwrite_add(struct shardwrite *w, struct slice key, struct slice value);
 /* The file is a valid database when this gives 0. Nothing is synced. */
 int shardwrite_end(struct shardwrite *w, struct shardwrite_result *result);
+struct slice shardwrite_last_key(const struct shardwrite *w); /* that was added; valid until the next one is */
