@@ -43,7 +43,7 @@ static bool parse(const struct treecell *c, struct schema_item *item)
     item->type = slice_of(columns[0], (size_t)treepage_type_bytes(types[0]));
     item->name = slice_of(columns[1], (size_t)treepage_type_bytes(types[1]));
     uint64_t sql = treepage_type_bytes(types[4]);
-    item->sql = is_text(types[4]) && sql <= c->local_n - end ? slice_of(c->local + end, (size_t)sql) : (struct slice){0};
+    item->sql = is_text(types[4]) && sql <= c->local_n - end ? slice_of(c->local + end, (size_t)sql) : SLICE("");
     return true;
 }
 

@@ -19,18 +19,24 @@
 static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f'; }
 static bool is_word(char c) { return (c | 32) >= 'a' && (c | 32) <= 'z'; }
 
-/* The next word or sign; a name in quotes is the name. */
-static struct slice token(struct slice *s)
+/* The next word or sign. */
+static struct slice lexeme(struct slice *s)
 {
     while (s->n && is_space(*s->p)) *s = slice_of(s->p + 1, s->n - 1);
     size_t n = 0;
     while (n < s->n && is_word(s->p[n])) n++;
     struct slice t = slice_of(s->p, n ? n : s->n > 0);
     *s = slice_of(s->p + t.n, s->n - t.n);
-    if (t.n == 1 && strchr("\"`[", t.p[0])) {
-        t = token(s);
-        token(s);
-    }
+    return t;
+}
+
+/* The same, but a name in quotes is the name. */
+static struct slice token(struct slice *s)
+{
+    struct slice t = lexeme(s);
+    if (t.n != 1 || !strchr("\"`[", t.p[0])) return t;
+    t = lexeme(s);
+    lexeme(s);
     return t;
 }
 
