@@ -4,6 +4,7 @@
 #include "server/evictor.h"
 #include "server/front.h"
 #include "server/pause.h"
+#include "server/snapreads.h"
 #include "server/subscribe.h"
 #include "server/transactions.h"
 
@@ -40,7 +41,7 @@ static inline bool plain(const struct conn *c, const struct request *r)
 {
     return !r->flaw && c->authenticated && !c->in_multi && c->reply_mode == REPLY_ON && !c->subs &&
            r->cmd->class != CLASS_LOCAL && !needs_memory(c, r->cmd) && !write_error(c, r->cmd) &&
-           likely(!pause_active(c->front->server)) && likely(!atomic_load_explicit(&c->front->server->loading, memory_order_relaxed));
+           likely(!c->front->server->snapserve) && likely(!pause_active(c->front->server)) && likely(!atomic_load_explicit(&c->front->server->loading, memory_order_relaxed));
 }
 
 static const struct slice *argv_of(const struct conn *c, const struct request *r) { return c->batch->task.args + r->first_arg; }
@@ -82,6 +83,7 @@ static bool refuse(struct conn *c, const struct request *r, enum evictor_room ro
     else if (!c->authenticated && !(r->cmd->flags & CMD_NO_AUTH)) reply_error(out, "NOAUTH Authentication required.");
     else if (c->in_multi && r->cmd->flags & CMD_NO_MULTI) reply_error(out, "ERR Command not allowed inside a transaction");
     else if (must_wait_for_loading(c, r)) reply_error(out, "LOADING Sherd is loading the dataset in memory");
+    else if (c->front->server->snapserve && snapreads_refuse(r->cmd, out)) return true;
     else if (room == EVICTOR_NO_ROOM)
         reply_error(out, "OOM command not allowed when used memory > 'maxmemory'.");
     else if (write_error(c, r->cmd))

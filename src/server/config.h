@@ -45,6 +45,11 @@ struct config {
     config_num max_wal_size, snapshot_interval_s /* 0: never */, dumps_kept;
     config_num compression_profile /* enum compress_profile */, compression_min_size;
 
+    /* Serving a published snapshot. Texts are fixed at start. */
+    char *snapshot;       /* URL; "" for a live server */
+    char *snapshot_cache; /* folder of downloads; "" for the usual one */
+    config_num snapshot_refresh_s /* 0: never */, snapshot_mode; /* enum readstate_mode */
+
     /* Clients. */
     char *requirepass; /* guarded by lock: config_password_ok */
     config_num has_password;

@@ -415,7 +415,7 @@ static bool run_task(struct conn *c, uint32_t end)
     t->out = &c->out;
     t->out_max = c->out.len + OUTPUT_SLICE;
     c->away = true;
-    if (!task_start(&c->front->worker, t)) return false;
+    if (!task_start(&c->front->worker, t) || unlikely(c->errand)) return false;
     c->away = false;
     note_epoch(c, t);
     if (unlikely(t->blocked)) start_waiting(c, t->blocked);
@@ -438,6 +438,16 @@ static void came_home(struct worker *w, struct task *t)
     take_pushes(c);
     if (c->closing) conn_close(c);
     else front_ready(front_of(w), c);
+}
+
+void conn_errand_done(struct conn *c, struct slice answer)
+{
+    c->away = c->errand = false;
+    buf_add_slice(&c->out, answer);
+    settle_reply(c, NULL, c->reply_from);
+    take_pushes(c);
+    if (c->closing) conn_close(c);
+    else front_ready(c->front, c);
 }
 
 /* How many requests from pos on can go as one task: all that are plainly admitted. 0: the first was answered, or must wait. */

@@ -65,6 +65,7 @@ struct conn {
     bool authenticated;
     bool ready;             /* on the front's ready list */
     bool away;              /* the task is on its way */
+    bool errand;            /* T: it is so because of an errand (server/errands.h) */
     bool ended;             /* the peer sent its last byte */
     bool closing;           /* close as soon as nothing is under way */
     bool close_after_reply; /* T */
@@ -100,6 +101,7 @@ void conn_run(struct conn *c);   /* runs what is parsed, as far as it goes */
 void conn_close(struct conn *c); /* now or as soon as possible */
 void conn_freed(struct conn *c); /* the loop has let go of it */
 
+void conn_errand_done(struct conn *c, struct slice answer); /* of the command that it was away for */
 void conn_timeout(struct conn *c); /* its deadline has come */
 /* CLIENT UNBLOCK: ends a wait that the caller has claimed (wait_claim), as by timeout or with an error. */
 void conn_unblock(struct conn *c, bool with_error);

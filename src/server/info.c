@@ -18,6 +18,7 @@
 #include "server/front.h"
 #include "server/recover.h"
 #include "server/sampler.h"
+#include "server/snapserve.h"
 #include "server/stats.h"
 #include "server/subscribe.h"
 #include "server/totals.h"
@@ -372,6 +373,11 @@ static void add_shards(struct report *r)
     for (uint32_t i = 0; i < e->n_workers; i++) add_worker(r, r->s->fronts[i]);
 }
 
+static void add_snapshot(struct report *r)
+{
+    if (r->s->snapserve) snapserve_info(r->s, r->out);
+}
+
 enum section_set { IN_DEFAULT = 1, IN_ALL = 2, IN_EVERYTHING = 4 };
 enum { USUAL = IN_DEFAULT | IN_ALL | IN_EVERYTHING, DETAIL = IN_ALL | IN_EVERYTHING };
 
@@ -385,6 +391,7 @@ static const struct section {
     {"Memory", USUAL, add_memory},
     {"Persistence", USUAL, add_persistence},
     {"Cold", USUAL, add_cold},
+    {"Snapshot", USUAL, add_snapshot},
     {"Stats", USUAL, add_stats},
     {"Replication", USUAL, add_replication},
     {"CPU", USUAL, add_cpu},

@@ -32,6 +32,7 @@ static const char *const fsync_words[] = {"always", "everysec", "no", "EveryWrit
 static const char *const sync_words[] = {"EveryWrite", "EverySecond", "OsManaged", "always", "everysec", "no", NULL};
 static const char *const recovery_words[] = {"lenient", "strict", NULL};
 static const char *const profile_words[] = {"none", "fast", "balanced", "high", NULL};
+static const char *const mode_words[] = {"auto", "download", "range", NULL};
 static const char *const only_no[] = {"no", NULL};
 static const char *const diskless_words[] = {"disabled", "on-empty-db", "swapdb", NULL};
 
@@ -67,6 +68,13 @@ const struct option options[] = {
     {"compression-min-size", IN("compression", "min_size"), BYTES(0, 1024 * MB), LIVE, AT(compression_min_size), .fallback = "128",
      .help = "What is shorter is stored as it is."},
     {"ephemeral", BOOL, AT(ephemeral), .fallback = "no", .help = "Keep everything in memory and touch no data directory."},
+    {"snapshot", TEXT(4000), AT(snapshot), .fallback = "",
+     .help = "URL of a published snapshot (file:// or s3://) to serve, read-only, in place of data of its own."},
+    {"snapshot-refresh", ALIAS("refresh"), INT(0, 86400), LIVE, AT(snapshot_refresh_s), .fallback = "10", .unit = "seconds",
+     .help = "How often to look for a newer snapshot and switch to it; 0: only when SNAPSHOT.REFRESH asks. 10s and 5m are understood."},
+    {"snapshot-mode", ENUM(mode_words), AT(snapshot_mode), .fallback = "auto",
+     .help = "How a snapshot is read: downloaded, by ranged requests to the store, or as its size suggests."},
+    {"snapshot-cache", TEXT(4000), AT(snapshot_cache), .fallback = "", .help = "Folder of downloaded shards; empty: below the user's cache folder."},
     {"databases", INT(1, 16), AT(databases), .fallback = "16", .help = "Databases that SELECT may choose from."},
 
     {"requirepass", TEXT(512), LIVE, AT(requirepass), .fallback = "", .help = "Password that clients must give; empty: none."},

@@ -39,9 +39,21 @@ static int parse_bool(struct slice text, struct optval *v, struct why *why)
     return refuse(why, "argument must be 'yes' or 'no'");
 }
 
+/* Seconds may be written as 10s, 5m or 2h: takes the letter off and gives what it stands for. */
+static int64_t take_unit(const struct option *o, struct slice *text)
+{
+    static const char letters[] = "smh";
+    static const int64_t seconds[] = {1, 60, 3600};
+    const char *at = o->unit && strcmp(o->unit, "seconds") == 0 && text->n > 1 ? memchr(letters, text->p[text->n - 1], strlen(letters)) : NULL;
+    if (!at) return 1;
+    text->n--;
+    return seconds[at - letters];
+}
+
 static int parse_int(const struct option *o, struct slice text, struct optval *v, struct why *why)
 {
-    if (!num_parse_i64(text, &v->num)) return refuse(why, "argument couldn't be parsed into an integer");
+    int64_t unit = take_unit(o, &text);
+    if (!num_parse_i64(text, &v->num) || __builtin_mul_overflow(v->num, unit, &v->num)) return refuse(why, "argument couldn't be parsed into an integer");
     return in_range(o, v->num, why);
 }
 

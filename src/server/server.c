@@ -25,6 +25,8 @@
 #include "server/sampler.h"
 #include "server/saves.h"
 #include "server/slowlog.h"
+#include "server/snapreads.h"
+#include "server/snapserve.h"
 #include "server/stats.h"
 #include "server/subscribe.h"
 #include "server/totals.h"
@@ -40,6 +42,7 @@ struct command_table *server_commands(void)
         zsets_family, zpops_family, zranges_family, zstores_family, bits_family, hll_family, sort_family, restore_family,
         transactions_family, subscribe_family, connection_family, clients_family, configs_family,
         catalog_family, info_family, slowlog_family, latency_family, memory_family, debug_family, stats_family, admin_family, saves_family, durability_family,
+        snapreads_family, snapcmd_family,
     };
     return command_table_new(families, sizeof families / sizeof families[0]);
 }
@@ -117,7 +120,7 @@ static void announce(const struct server *s)
 
 static void build(struct server *s, unsigned workers, uint64_t seed)
 {
-    s->commands = server_commands();
+    s->commands = s->config->snapshot[0] ? snapreads_commands() : server_commands();
     s->engine = engine_new(workers, seed, datadir_random_seed(), s->commands);
     s->pager = pager_new();
     for (unsigned i = 0; i < workers; i++) s->engine->stores[i]->pager = s->pager;
@@ -236,7 +239,8 @@ static void loaded(struct server *s, const char *layout, const struct dumper_pas
 
 static void ready_without_log(struct server *s)
 {
-    s->walk = walk_new(s->engine, NULL);
+    if (s->snapserve) snapserve_start(s);
+    else s->walk = walk_new(s->engine, NULL);
     announce(s);
 }
 
@@ -267,12 +271,14 @@ static int run(struct server *s, struct datadir *d)
         choose_files(s);
         recover_hold(s);
     }
-    if (open_cold(s, d) && listen_open(s) && start_fronts(s)) {
+    bool opened = s->config->snapshot[0] ? snapserve_open(s) : open_cold(s, d);
+    if (opened && listen_open(s) && start_fronts(s)) {
         if (d) recover_start(s, d, loaded);
         else ready_without_log(s);
         bool recovered = wait_for_end(s, &set);
         code = close_log(s);
         if (s->engine->thaws) thaw_close(s->engine->thaws);
+        if (s->snapserve) snapserve_close(s);
         if (!recovered) code = 1;
         slog(&s->log, SLOG_NOTICE, "stopped", "exit=%d", code);
         tear_down(s);
@@ -294,6 +300,10 @@ int server_run(struct config *config)
     struct datadir d = {0};
     int code = 1;
     struct buf error = {0};
+    if (config->snapshot[0]) { /* what it serves lies elsewhere, and is one database */
+        atomic_store(&config->ephemeral, 1);
+        atomic_store(&config->databases, 1);
+    }
     if (CONFIG_NUM(config, ephemeral)) {
         code = run(s, NULL);
     } else if (datadir_open(&d, config->data, config_workers(config), &error) < 0) {

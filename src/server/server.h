@@ -23,6 +23,7 @@ struct dumper;
 struct walk;
 struct error_counts;
 struct recovery;
+struct snapserve;
 
 struct server {
     struct config *config;
@@ -38,6 +39,7 @@ struct server {
     _Atomic(struct dumper *) dumper;   /* NULL: ephemeral, or still loading */
     _Atomic(struct walk *) walk;       /* NULL: still loading */
     struct recovery *recovery;         /* server/recover.h; NULL: ephemeral */
+    struct snapserve *snapserve;       /* server/snapserve.h; NULL: the server is a live one */
     struct pubsub *pubsub;
     struct slowlog *slowlog;
     struct sampler *sampler;
