@@ -9,9 +9,11 @@
 #   make check-all  test + TSan, both compilers, clang-tidy, every fuzzer for a minute
 #   make fuzz-build the libFuzzer programs under build/fuzz/
 #   make bench      side by side with real peers; writes docs/bench/ (bench/bench.mk)
+#   make python     the wheel of the Python package (python/README.md)      make pytest-python   its tests
+#   make test-engines  the writers for Spark and Ray, which come from PyPI
 #   make docs       docs/COMMANDS.md and docs/CONFIGURATION.md from the program's own tables
 #
-# BUILD=normal|asan|tsan|fuzz picks the flavour; each has its own folder under build/.
+# BUILD=normal|asan|tsan|fuzz|pic picks the flavour; each has its own folder under build/.
 # scripts/packages is the one list of the Debian packages that all this needs.
 
 BUILD ?= normal
@@ -45,14 +47,19 @@ O = build/fuzz
 CC = clang
 SAN = -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
 OPT = -O1 -g -fno-omit-frame-pointer
+else ifeq ($(BUILD),pic)
+# For what is loaded into other programs: the Python extension.
+O = build/pic
+OPT += -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections
 else
-$(error BUILD=$(BUILD): use normal, asan, tsan or fuzz)
+$(error BUILD=$(BUILD): use normal, asan, tsan, fuzz or pic)
 endif
 
 CFLAGS = $(CSTD) $(WARN) $(OPT) $(LTO) $(ARCH) $(SAN) $(INC) -DSHERD_BUILD=\"$(BUILD)\"
 LDFLAGS = $(SAN)
 
-FOLDERS = base io cel route resp store log dump cold object snapshot command shard server
+# What is loaded into other programs has no server in it.
+FOLDERS = base io cel route resp store log dump cold object snapshot $(if $(filter pic,$(BUILD)),,command shard server)
 LIB_SRC = $(foreach d,$(FOLDERS),$(wildcard src/$(d)/*.c))
 CLI_SRC = $(wildcard src/cli/*.c)
 LIB_OBJ = $(LIB_SRC:src/%.c=$(O)/obj/%.o)
@@ -118,10 +125,10 @@ pytest: $(O)/sherd $(TOOLS)
 crash: packages-build $(O)/sherd
 	@SHERD_BIN=$(CURDIR)/$(O)/sherd $(PYTHON) tests/crash/crash.py $(ARGS)
 
-test: packages-build packages-test
+test: packages-build packages-python packages-test
 	@$(PYTHON) scripts/run-tests
 
-check-all: packages-build packages-test packages-check
+check-all: packages-build packages-python packages-test packages-check
 	@$(PYTHON) scripts/run-tests --all
 
 # Everything that a test run of one flavour needs.
@@ -139,13 +146,33 @@ docs: $(O)/sherd
 	$(O)/sherd commands --markdown > docs/COMMANDS.md
 	$(O)/sherd serve --help-markdown > docs/CONFIGURATION.md
 
+# The wheel of the Python package, and the same unpacked under build/python/site for tests.
+python: packages-build packages-python
+	@$(MAKE) --no-print-directory BUILD=pic wheel
+
+WHEEL = build/python
+wheel: $(O)/libsherd.a
+	@rm -rf $(WHEEL)/site $(WHEEL)/*.whl
+	@mkdir -p $(WHEEL)/site
+	@echo "  py   $(WHEEL)/sherd-*.whl"
+	@cd python && SHERD_LIB=$(CURDIR)/$(O)/libsherd.a SHERD_LIBS="$(LIBS)" SHERD_CFLAGS="$(CSTD) $(WARN)" $(PYTHON) -W ignore setup.py -q \
+		egg_info --egg-base $(CURDIR)/$(WHEEL) build -b $(CURDIR)/$(WHEEL)/build bdist_wheel -d $(CURDIR)/$(WHEEL)
+	@$(PYTHON) -m zipfile -e $(WHEEL)/sherd-*.whl $(WHEEL)/site
+
+pytest-python: python
+	@PYTHONPATH=$(CURDIR)/$(WHEEL)/site $(PYTHON) -m pytest -q -p no:cacheprovider python/tests $(P)
+
+# Spark and Ray come from PyPI into an environment of their own.
+test-engines: python
+	@scripts/test-engines
+
 packages-%:
 	@scripts/install-packages $*
 
 clean:
 	rm -rf build
 
-.PHONY: all run unit replay pytest crash test check-all test-build fuzz-build fuzzers tidy docs clean
+.PHONY: all run unit replay pytest python wheel pytest-python test-engines crash test check-all test-build fuzz-build fuzzers tidy docs clean
 .DELETE_ON_ERROR:
 
 -include bench/bench.mk
