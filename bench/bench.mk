@@ -9,6 +9,12 @@ build/bench/%: bench/%.c
 	@echo "  cc   $<"
 	@$(CC) $(CSTD) $(WARN) -O2 -g $(ARCH) -D_GNU_SOURCE -o $@ $< -luring -pthread
 
+# Lookups in published snapshots, through the public header.
+build/bench/snaplookup: bench/snaplookup.c build/libsherd.a
+	@mkdir -p $(dir $@)
+	@echo "  cc   $<"
+	@$(CC) $(CSTD) $(OPT) $(ARCH) -Iinclude -D_GNU_SOURCE $(LTO_LINK) -o $@ $< build/libsherd.a $(LIBS)
+
 bench-packages:
 	@scripts/install-bench-packages
 

@@ -343,7 +343,7 @@ struct sherd_cursor *sherd_reader_scan(struct sherd_reader *r, const struct sher
 int sherd_cursor_next(struct sherd_cursor *c, struct sherd_key *key, const void **data, size_t *size, struct sherd_error *why)
 {
     struct buf words = {0};
-    struct slice stored, value;
+    struct slice stored = {0}, value = {0};
     struct snapkey k;
     int rc = readscan_next(c->scan, &stored, &value, &words);
     if (rc <= 0) return end(why, rc, &words);
