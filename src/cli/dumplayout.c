@@ -84,31 +84,46 @@ static void export_stores(struct dumpexport *x, struct store **stores, uint32_t 
 static const struct store_limits limits = {.hash_entries = 128, .hash_value = 64, .set_ints = 512, .set_entries = 128, .set_value = 64,
                                            .zset_entries = 128, .zset_value = 64, .list_size = -2, .hll_sparse_bytes = 3000};
 
-bool dumplayout_export(struct dumpexport *x, const char *layout, uint32_t shards, uint64_t seed, int64_t now_ms)
+bool dumplayout_load(struct dumplayout *d, const char *layout, uint32_t shards, uint64_t seed, int64_t now_ms)
 {
     struct slog log;
     struct loader_progress state = {0};
+    *d = (struct dumplayout){.stores = mem_zalloc(shards * sizeof *d->stores), .shards = shards};
+    for (uint32_t i = 0; i < shards; i++) {
+        d->stores[i] = store_new(seed, &limits, i + 1);
+        d->stores[i]->now_ms = now_ms;
+    }
     if (slog_open(&log, NULL, SLOG_TEXT, SLOG_WARNING) < 0) return false;
     struct loader_options o = {.files = &file_disk, .dir = layout, .shards = shards, .seed = seed, .threads = true, .log = &log, .progress = &state};
-    struct loading l = {.loader = loader_new(&o), .stores = mem_zalloc(shards * sizeof *l.stores)};
-    for (uint32_t i = 0; i < shards; i++) {
-        l.stores[i] = store_new(seed, &limits, i + 1);
-        l.stores[i]->now_ms = now_ms;
-    }
+    struct loading l = {.loader = loader_new(&o), .stores = d->stores};
     bool loaded = load_watched(&l, &state);
     if (loaded) {
         struct loader_result result;
         loader_result(l.loader, &result);
         if (result.errors) fprintf(stderr, "sherd: %s: %" PRIu64 " damaged or missing records were left out\n", layout, result.errors);
-        loaded = result.errors == 0;
-        export_stores(x, l.stores, shards);
+        d->complete = result.errors == 0;
     } else {
         fprintf(stderr, "sherd: %s: %.*s\n", layout, (int)l.error.len, l.error.p);
     }
-    for (uint32_t i = 0; i < shards; i++) store_free(l.stores[i]);
     loader_free(l.loader);
-    mem_free(l.stores);
     buf_fini(&l.error);
     slog_close(&log);
+    return loaded;
+}
+
+void dumplayout_free(struct dumplayout *d)
+{
+    for (uint32_t i = 0; i < d->shards; i++) store_free(d->stores[i]);
+    mem_free(d->stores);
+    *d = (struct dumplayout){0};
+}
+
+bool dumplayout_export(struct dumpexport *x, const char *layout, uint32_t shards, uint64_t seed, int64_t now_ms)
+{
+    struct dumplayout d;
+    bool loaded = dumplayout_load(&d, layout, shards, seed, now_ms);
+    if (loaded) export_stores(x, d.stores, shards);
+    loaded = loaded && d.complete;
+    dumplayout_free(&d);
     return loaded;
 }

@@ -7,6 +7,8 @@
 #include "base/buf.h"
 #include "base/slice.h"
 
+struct store;
+
 enum dumptool_format { DUMPTOOL_UNKNOWN, DUMPTOOL_DUMP, DUMPTOOL_SEGMENT, DUMPTOOL_RDB };
 
 struct dumptool_file {
@@ -37,3 +39,13 @@ bool dumpexport_file(struct dumpexport *x, const struct dumptool_file *f); /* fa
 /* The keys that a server would have after a start on this layout; those past their expiry are left out. Nothing on disk is changed. False: it cannot be loaded, or some of it
  * was damaged; which was told. */
 bool dumplayout_export(struct dumpexport *x, const char *layout, uint32_t shards, uint64_t seed, int64_t now_ms);
+
+/* The stores that a server would have after a start on a layout. */
+struct dumplayout {
+    struct store **stores; /* [shards] */
+    uint32_t shards;
+    bool complete; /* nothing was damaged or missing */
+};
+/* False: it cannot be loaded; which was told. dumplayout_free in any case. */
+bool dumplayout_load(struct dumplayout *d, const char *layout, uint32_t shards, uint64_t seed, int64_t now_ms);
+void dumplayout_free(struct dumplayout *d);

@@ -1,17 +1,14 @@
 /* Into a running server: RESTORE commands, many on their way at a time, with expiries as absolute times. */
 #include <errno.h>
 #include <inttypes.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "cli/import.h"
+#include "io/dial.h"
 #include "store/image.h"
 
 enum {
@@ -43,53 +40,6 @@ struct importnet {
 };
 
 /* ---- the connection */
-
-static int connect_to(const char *host, const char *port, struct buf *error)
-{
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
-    int rc = getaddrinfo(host, port, &hints, &found), fd = -1, why = 0;
-    if (rc) {
-        buf_printf(error, "%s:%s: %s", host, port, gai_strerror(rc));
-        return -1;
-    }
-    for (struct addrinfo *a = found; a && fd < 0; a = a->ai_next) {
-        fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
-        if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) == 0) break;
-        why = errno;
-        if (fd >= 0) close(fd);
-        fd = -1;
-    }
-    freeaddrinfo(found);
-    if (fd < 0) {
-        buf_printf(error, "%s:%s: %s", host, port, strerror(why));
-        return -1;
-    }
-    struct timeval patience = {.tv_sec = TIMEOUT_S};
-    int on = 1;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    return fd;
-}
-
-/* "host:port", "[::1]:port" */
-static int connect_by_name(const char *to, struct buf *error)
-{
-    char host[256];
-    const char *colon = strrchr(to, ':');
-    size_t n = colon ? (size_t)(colon - to) : 0;
-    if (n > 2 && to[0] == '[' && to[n - 1] == ']') {
-        to++;
-        n -= 2;
-    }
-    if (n == 0 || n >= sizeof host) {
-        buf_printf(error, "%s: not of the form host:port", to);
-        return -1;
-    }
-    memcpy(host, to, n);
-    host[n] = '\0';
-    return connect_to(host, colon + 1, error);
-}
 
 static int send_out(struct importnet *m, struct buf *error)
 {
@@ -261,7 +211,7 @@ struct import_sink *importnet_open(const struct import_options *o, struct buf *e
     m->sink = (struct import_sink){.put = put, .finish = finish, .free = release};
     m->options = o;
     m->db = -1;
-    m->fd = connect_by_name(o->to, error);
+    m->fd = dial(o->to, TIMEOUT_S, error);
     if (m->fd >= 0 && introduce(m, error) == 0) return &m->sink;
     release(&m->sink);
     return NULL;

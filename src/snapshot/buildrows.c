@@ -159,6 +159,14 @@ static void show(const struct reading *g, const struct input *in)
     atomic_store_explicit(&p->total_bytes, atomic_load_explicit(&in->total_bytes, memory_order_relaxed), memory_order_relaxed);
 }
 
+static int input_failed(struct reading *g)
+{
+    int rc = cancelled(g->o, g->error);
+    if (rc) return rc;
+    buf_add_slice(g->error, buf_slice(&g->why));
+    return ERR_SNAPSHOT_INPUT;
+}
+
 typedef int row_taker(struct reading *g, struct input *in, const struct input_row *row);
 
 static int each_row(struct reading *g, struct input *in, row_taker *take)
@@ -175,7 +183,7 @@ static int each_row(struct reading *g, struct input *in, row_taker *take)
         case INPUT_ROW: rc = take(g, in, &row); break;
         case INPUT_BAD: rc = bad_row(g, buf_slice(&g->why)); break;
         case INPUT_END: return 0;
-        case INPUT_FAILED: buf_add_slice(g->error, buf_slice(&g->why)); return ERR_SNAPSHOT_INPUT;
+        case INPUT_FAILED: return input_failed(g);
         }
     }
     return rc;

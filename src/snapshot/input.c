@@ -11,18 +11,6 @@
 #include "snapshot/inputfile.h"
 #include "snapshot/inputjson.h"
 
-static const char *const formats[] = {"auto", "csv", "jsonl", "dump", "rdb"};
-
-bool input_format_parse(struct slice name, enum input_format *f)
-{
-    for (unsigned i = 0; i < sizeof formats / sizeof *formats; i++) {
-        if (!slice_eq(name, slice_str(formats[i]))) continue;
-        *f = (enum input_format)i;
-        return true;
-    }
-    return false;
-}
-
 int input_find(const struct slice *names, size_t n, const char *name)
 {
     for (size_t i = 0; i < n; i++)
@@ -57,6 +45,13 @@ static enum input_format format_by_name(const char *path)
     return INPUT_AUTO;
 }
 
+bool input_is_dump(const char *path)
+{
+    struct stat st;
+    enum input_format f = format_by_name(path);
+    return f == INPUT_DUMP || f == INPUT_RDB || (stat(path, &st) == 0 && S_ISDIR(st.st_mode));
+}
+
 static enum input_format format_by_content(struct slice begin)
 {
     if (rdbfile_is_one(begin)) return INPUT_RDB;
@@ -88,7 +83,7 @@ static struct input *open_file(const char *path, const struct input_options *o, 
 {
     struct inputfile f;
     enum input_format format = o->format == INPUT_AUTO ? format_by_name(path) : o->format;
-    int rc = inputfile_open(&f, path);
+    int rc = inputfile_open(&f, path, o->cancel);
     if (rc == 0 && format == INPUT_AUTO) rc = look_inside(&f, &format);
     if (rc) return give_up(&f, rc, error);
     if (format == INPUT_CSV) return inputcsv_open(&f, o, error);

@@ -74,11 +74,13 @@ struct input_options {
     uint16_t db;            /* dumps and servers: only this database */
     bool skip_other_types;  /* dumps and servers: keys that are no strings are left out; else they are an error */
     int64_t now_ms;         /* dumps: keys whose time has run out by now are left out */
+    const atomic_bool *cancel; /* when it becomes true, waiting for bytes ends soon, as a failure; NULL: never */
     /* Opens a data directory; NULL: they are refused. */
     struct input *(*open_dir)(const char *path, const struct input_options *o, struct buf *error);
 };
 
-bool input_format_parse(struct slice name, enum input_format *f); /* "auto", "csv", "jsonl", "dump", "rdb" */
+/* By the name alone: a dump file or a directory. */
+bool input_is_dump(const char *path);
 
 /* A file, a data directory, or "-" for standard input. Keeps o and path. NULL and why: "PATH: ...". */
 struct input *input_open(const char *path, const struct input_options *o, struct buf *error);
