@@ -24,6 +24,13 @@ def start_loading(processes, data, workers=2, args=()):
     return processes(starter)
 
 
+def sync(c):
+    """Ends an epoch and makes it durable: under `always` a write that changes nothing is answered when everything before it is."""
+    c.config_set("appendfsync", "always")
+    c.delete("nothing")
+    c.config_set("appendfsync", "everysec")
+
+
 def fill(server, keys=1000, size=50, prefix="k"):
     with server.client() as c:
         for i in range(0, keys, 1000):
@@ -31,7 +38,7 @@ def fill(server, keys=1000, size=50, prefix="k"):
             for k in range(i, min(i + 1000, keys)):
                 p.set(f"{prefix}{k}", f"{k}:" + "v" * size)
             p.execute()
-        c.execute_command("SAVE")
+        sync(c)
 
 
 def fill_all_types(server):
@@ -174,10 +181,10 @@ def damaged_in_the_middle(make_server, data, workers=1):
         for i in range(50):
             c.rpush("list", i)
             c.append("text", "x")
-        c.execute_command("SAVE")
+        sync(c)
         for i in range(50):
             c.lpop("list")
-        c.execute_command("SAVE")
+        sync(c)
     assert s.stop() == 0
     segment = shard_files(data, ".wal")[0]
     damage(segment, len(segment.read_bytes().rstrip(b"\0")) // 3)
@@ -201,13 +208,13 @@ def test_operations_that_lost_their_ground_are_skipped(make_server, data):
     s = make_server(data=data, workers=1)
     with s.client() as c:
         c.set("before", 1)
-        c.execute_command("SAVE")
+        sync(c)
         c.rpush("list", *["a unique element"] * 3)
-        c.execute_command("SAVE")
+        sync(c)
         c.lpop("list")
         c.expire("list", 1000)
         c.set("after", 1)
-        c.execute_command("SAVE")
+        sync(c)
     assert s.stop() == 0
     [segment] = shard_files(data, ".wal")
     damage(segment, segment.read_bytes().index(b"a unique element"))
