@@ -228,18 +228,16 @@ static bool run_once(sqlite3_stmt *st)
     return sqlite3_reset(st) == SQLITE_OK && done;
 }
 
-static bool insert_meta(sqlite3 *db, const struct manifest *m)
+static bool insert_meta(sqlite3 *db, const struct manifest *m, struct slice sharding)
 {
     sqlite3_stmt *st = NULL;
-    struct buf sharding = {0};
     if (sqlite3_prepare_v2(db, "INSERT INTO build_meta VALUES (?,?,?,?,?,?,?,?,?,?,?)", -1, &st, NULL) != SQLITE_OK) return false;
-    sharding_write(m, &sharding);
     bind_text(st, 1, m->run_id);
     bind_text(st, 2, m->created_at);
     sqlite3_bind_int64(st, 3, m->num_dbs);
     bind_text(st, 4, m->s3_prefix);
     bind_text(st, 5, m->key_col);
-    sqlite3_bind_text64(st, 6, sharding.p, sharding.len, SQLITE_STATIC, SQLITE_UTF8);
+    sqlite3_bind_text64(st, 6, sharding.p, sharding.n, SQLITE_STATIC, SQLITE_UTF8);
     bind_text(st, 7, m->db_path_template);
     bind_text(st, 8, m->shard_prefix);
     sqlite3_bind_int64(st, 9, MANIFEST_FORMAT_VERSION);
@@ -247,7 +245,6 @@ static bool insert_meta(sqlite3 *db, const struct manifest *m)
     bind_text(st, 11, m->custom);
     bool ok = run_once(st);
     sqlite3_finalize(st);
-    buf_fini(&sharding);
     return ok;
 }
 
@@ -311,10 +308,10 @@ static sqlite3 *open_memory(void)
     return db;
 }
 
-static bool fill(sqlite3 *db, const struct manifest *m)
+static bool fill(sqlite3 *db, const struct manifest *m, struct slice sharding)
 {
     return sqlite3_exec(db, "PRAGMA page_size=4096; PRAGMA encoding='UTF-8'; BEGIN", NULL, NULL, NULL) == SQLITE_OK && sqlite3_exec(db, schema, NULL, NULL, NULL) == SQLITE_OK &&
-           insert_meta(db, m) && insert_shards(db, m) && insert_checksums(db, m) && sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) == SQLITE_OK;
+           insert_meta(db, m, sharding) && insert_shards(db, m) && insert_checksums(db, m) && sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) == SQLITE_OK;
 }
 
 int manifest_write(const struct manifest *m, struct buf *out, struct buf *why)
@@ -323,11 +320,14 @@ int manifest_write(const struct manifest *m, struct buf *out, struct buf *why)
     sqlite3_int64 n = 0;
     unsigned char *image = NULL;
     struct manifest *back = NULL;
+    struct buf sharding = {0};
     int rc = 0;
     if (!db) return refuse(why, "SQLite could not be started");
-    if (fill(db, m)) image = sqlite3_serialize(db, "main", &n, 0);
-    if (!image) rc = refuse_sql(why, db);
+    if (!sharding_write(m, &sharding)) rc = refuse(why, "an expression, a column or a routing value is not UTF-8");
+    else if (fill(db, m, buf_slice(&sharding))) image = sqlite3_serialize(db, "main", &n, 0);
+    if (rc == 0 && !image) rc = refuse_sql(why, db);
     sqlite3_close(db);
+    buf_fini(&sharding);
     if (rc == 0) rc = manifest_parse(slice_of(image, (size_t)n), &back, why); /* what a reader would refuse is never written */
     if (rc == 0) buf_add(out, image, (size_t)n);
     manifest_free(back);

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "base/mem.h"
+#include "cel/utf8.h"
 #include "snapshot/history.h"
 #include "snapshot/snappath.h"
 
@@ -167,6 +168,7 @@ int publish_current(struct object_store *s, struct object_call *call, const char
     if (!call) call = &none;
     int conditions = object_probe_conditions(s, call);
     if (conditions < 0) return fail(why, ERR_SNAPSHOT_CURRENT, conditions, call);
+    if (!utf8_valid(slice_str(ref)) || !utf8_valid(slice_str(run_id))) return fail(why, ERR_SNAPSHOT_CURRENT, ERR_OBJECT_URL, &none); /* JSON could not hold it */
     pointer_write(&json, ref, run_id, now_us);
     struct swap w = {.s = s, .call = call, .ref = ref, .base = base, .json = buf_slice(&json), .why = why};
     enum publish_guard by = conditions & (base->exists ? OBJECT_CONDITIONS_IF_MATCH : OBJECT_CONDITIONS_IF_ABSENT) ? PUBLISH_BY_STORE : PUBLISH_BY_REREAD;

@@ -18,10 +18,10 @@
 
 /* ---- writing */
 
-static void add_text(struct buf *out, struct slice s)
+static bool add_text(struct buf *out, struct slice s)
 {
     struct snapkey k = snapkey_text(s);
-    CHECK(snapkey_json(&k, out));
+    return snapkey_json(&k, out);
 }
 
 static int by_name(const void *a, const void *b)
@@ -30,48 +30,53 @@ static int by_name(const void *a, const void *b)
     return slice_cmp(x->name, y->name);
 }
 
-static void add_columns(const struct router_cel *c, struct buf *out)
+static bool add_columns(const struct router_cel *c, struct buf *out)
 {
+    bool ok = true;
     struct router_column *sorted = mem_dup(c->columns, c->n_columns * sizeof *sorted);
     qsort(sorted, c->n_columns, sizeof *sorted, by_name);
     for (uint32_t i = 0; i < c->n_columns; i++) {
         buf_add_str(out, i ? ", " : "{");
-        add_text(out, sorted[i].name);
+        ok &= add_text(out, sorted[i].name);
         buf_add_str(out, ": ");
-        add_text(out, sorted[i].type);
+        ok &= add_text(out, sorted[i].type);
     }
     buf_add_byte(out, '}');
     mem_free(sorted);
+    return ok;
 }
 
-static void add_values(const struct router_cel *c, struct buf *out)
+static bool add_values(const struct router_cel *c, struct buf *out)
 {
+    bool ok = true;
     if (c->tokens == ROUTER_TOKENS_NONE) {
         buf_add_str(out, "null");
-        return;
+        return true;
     }
     buf_add_byte(out, '[');
     for (uint32_t i = 0; i < c->n_tokens; i++) {
         if (i) buf_add_str(out, ", ");
         if (c->tokens == ROUTER_TOKENS_INT) buf_printf(out, "%lld", (long long)c->ints[i]);
-        else add_text(out, c->texts[i]);
+        else ok &= add_text(out, c->texts[i]);
     }
     buf_add_byte(out, ']');
+    return ok;
 }
 
-void sharding_write(const struct manifest *m, struct buf *out)
+bool sharding_write(const struct manifest *m, struct buf *out)
 {
     if (!m->is_cel) {
         buf_add_str(out, "{\"cel_columns\": null, \"cel_expr\": null, \"hash_algorithm\": \"xxh3_64\", \"routing_values\": null, \"strategy\": \"hash\"}");
-        return;
+        return true;
     }
     buf_add_str(out, "{\"cel_columns\": ");
-    add_columns(&m->cel, out);
+    bool ok = add_columns(&m->cel, out);
     buf_add_str(out, ", \"cel_expr\": ");
-    add_text(out, m->cel.expr);
+    ok &= add_text(out, m->cel.expr);
     buf_add_str(out, ", \"hash_algorithm\": \"xxh3_64\", \"routing_values\": ");
-    add_values(&m->cel, out);
+    ok &= add_values(&m->cel, out);
     buf_add_str(out, ", \"strategy\": \"cel\"}");
+    return ok;
 }
 
 /* ---- parsing */

@@ -243,6 +243,9 @@ static void what_a_reader_would_refuse_is_not_written(void **state)
     m->custom = "{}";
     manifest_add_shard(m, &m->shards[0]);
     assert_int_equal(manifest_write(m, &image, &why), ERR_SNAPSHOT_BAD_MANIFEST);
+    struct router_column column = {SLICE("key"), SLICE("int")};
+    manifest_set_cel(m, &(struct router_cel){.expr = SLICE("\xff"), .columns = &column, .n_columns = 1});
+    assert_int_equal(manifest_write(m, &image, &why), ERR_SNAPSHOT_BAD_MANIFEST);
     assert_int_equal(image.len, 0);
     manifest_free(m);
     buf_fini(&why);
