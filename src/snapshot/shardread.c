@@ -203,23 +203,45 @@ static inline void prefetch_next(const struct treepage *t, uint32_t lo, uint32_t
     prefetch_line(t->p + pagefile_u16(t->slots + 2 * (lo + half + (n - half + 1) / 2)));
 }
 
+/* A search under way: the answer is among the n cells from lo on, or behind them. */
+struct hunt {
+    uint32_t lo, n, hit;
+};
+
+static inline void hunt_begin(struct hunt *h, const struct treepage *t) { *h = (struct hunt){.n = t->cells, .hit = UINT32_MAX}; }
+
+/* Looks at the cell in the middle. 0, or an error. */
+static inline int hunt_step(struct hunt *h, const struct page_source *s, const struct treepage *t, const struct probe *p)
+{
+    uint32_t half = h->n / 2, mid = h->lo + half;
+    bool less;
+    int rc = compare(s, t, mid, p, &less);
+    if (unlikely(rc < 0)) return rc;
+    h->hit = rc ? mid : h->hit;
+    h->lo = less ? mid + 1 : h->lo;
+    h->n = less ? h->n - half - 1 : half;
+    return 0;
+}
+
+/* 1 if the cell at lo is the probe's own, 0 if there is none, or an error: the keys of a page differ. */
+static inline int hunt_end(const struct hunt *h)
+{
+    if (h->hit == UINT32_MAX) return 0;
+    return h->hit == h->lo ? 1 : ERR_SHARD_DAMAGED;
+}
+
 /* The first cell whose key is not before the probe: *at, perhaps behind the last. 1 if it is the probe's own, 0, or an error. */
 static int search(const struct page_source *s, const struct treepage *t, const struct probe *p, uint32_t *at)
 {
-    uint32_t lo = 0, n = t->cells, hit = UINT32_MAX;
-    bool less;
-    while (n) {
-        uint32_t half = n / 2, mid = lo + half;
-        prefetch_next(t, lo, n);
-        int rc = compare(s, t, mid, p, &less);
-        if (unlikely(rc < 0)) return rc;
-        hit = rc ? mid : hit;
-        lo = less ? mid + 1 : lo;
-        n = less ? n - half - 1 : half;
+    struct hunt h;
+    hunt_begin(&h, t);
+    while (h.n) {
+        prefetch_next(t, h.lo, h.n);
+        int rc = hunt_step(&h, s, t, p);
+        if (unlikely(rc)) return rc;
     }
-    *at = lo;
-    if (hit == UINT32_MAX) return 0;
-    return hit == lo ? 1 : ERR_SHARD_DAMAGED; /* the keys of a page differ */
+    *at = h.lo;
+    return hunt_end(&h);
 }
 
 /* --- one lookup --- */
@@ -251,24 +273,26 @@ static int value_of(const struct page_source *s, const struct treepage *t, uint3
     return part_of_row(s, &c, row.head + row.key_n, row.value_n, in_place, buf, value);
 }
 
-/* What page `number` says about the probe: 1 and the value, 0 and the child to go on with (0: none), or an error. */
+/* What a search in a page means, which gave rc and `at`: 1 and the value, 0 and the child to go on with (0: none), or an error. */
+static int after_search(const struct page_source *s, const struct treepage *t, int rc, uint32_t at, uint32_t *number, struct buf *buf, struct slice *value)
+{
+    if (rc < 0) return rc;
+    if (rc) {
+        rc = value_of(s, t, at, s->base != NULL, buf, value);
+        return rc ? rc : 1;
+    }
+    *number = t->leaf ? 0 : treepage_child(t, at);
+    return *number || t->leaf ? 0 : ERR_SHARD_DAMAGED;
+}
+
+/* What page `number` says about the probe, in the same words. */
 static int look_in(const struct page_source *s, const uint8_t *page, uint32_t *number, const struct probe *p, struct buf *buf, struct slice *value)
 {
     struct treepage t;
-    uint32_t at;
+    uint32_t at = 0;
     if (!treepage_parse(&t, page, s->page_size, *number) || t.table) return ERR_SHARD_DAMAGED;
     int rc = search(s, &t, p, &at);
-    if (rc < 0) return rc;
-    if (rc) {
-        rc = value_of(s, &t, at, s->base != NULL, buf, value);
-        return rc ? rc : 1;
-    }
-    if (t.leaf) {
-        *number = 0;
-        return 0;
-    }
-    *number = treepage_child(&t, at);
-    return *number ? 0 : ERR_SHARD_DAMAGED;
+    return after_search(s, &t, rc, at, number, buf, value);
 }
 
 int shardread_get(const struct shardread *r, struct slice key, struct buf *buf, struct slice *value)
@@ -298,6 +322,9 @@ struct lookup {
     struct probe probe;
     uint32_t number; /* the page that comes next; 0: done */
     const uint8_t *page;
+    struct treepage t; /* the page and the search in it, where all lookups search hand in hand */
+    struct hunt hunt;
+    int rc;
 };
 
 static void finish(struct lookup *l, int rc)
@@ -306,16 +333,13 @@ static void finish(struct lookup *l, int rc)
     l->number = 0;
 }
 
-/* Goes on with one lookup in its page. A value that came into buf is noted by its offset, since buf may move. */
-static void advance(const struct page_source *s, struct lookup *l, struct buf *buf)
+/* What the page gave: rc as of look_in. A value that came into buf, which had `before` bytes, is noted by its offset, since buf may move. */
+static void advance(struct lookup *l, int rc, const struct buf *buf, size_t before)
 {
     struct shardread_ask *ask = l->ask;
-    size_t before = buf->len;
-    int rc = look_in(s, l->page, &l->number, &l->probe, buf, &ask->value);
     ask->at = before;
     ask->in_buf = rc == 1 && buf->p && ask->value.p == buf->p + before;
     if (rc || l->number == 0) finish(l, rc);
-    else if (s->base && l->number <= s->n_pages) prefetch_line(s->base + (size_t)(l->number - 1) * s->page_size);
 }
 
 /* Gets the pages of all lookups that go on, each page once, in one call; the lookups are in no order of pages. */
@@ -349,33 +373,60 @@ static bool level_fetched(const struct page_source *s, struct lookup *lookups, u
     bool more = false;
     for (uint32_t i = 0; i < n; i++) {
         if (lookups[i].number == 0) continue;
-        if (rc) finish(&lookups[i], rc);
-        else advance(s, &lookups[i], buf);
-        more |= lookups[i].number != 0;
+        struct lookup *l = &lookups[i];
+        size_t before = buf->len;
+        advance(l, rc ? rc : look_in(s, l->page, &l->number, &l->probe, buf, &l->ask->value), buf, before);
+        more |= l->number != 0;
     }
     if (rc == 0 && n_pages) s->put(s->ctx, numbers, n_pages, pages);
     return more;
 }
 
-/* The same where all pages are in memory. The pages' heads, then the cells in their middle, are asked for before the first is looked at. */
+static void prefetch_middle(const struct lookup *l)
+{
+    if (l->hunt.n) prefetch_line(l->t.p + pagefile_u16(l->t.slots + 2 * (l->hunt.lo + l->hunt.n / 2)));
+}
+
+/* Parses the pages of all lookups, whose heads were asked for before, and asks for the cells where the searches begin. */
+static void begin_hunts(const struct page_source *s, struct lookup *lookups, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct lookup *l = &lookups[i];
+        l->hunt = (struct hunt){0};
+        if (l->number == 0) continue;
+        l->rc = pages_get(s, l->number, &l->page);
+        if (l->rc == 0 && (!treepage_parse(&l->t, l->page, s->page_size, l->number) || l->t.table)) l->rc = ERR_SHARD_DAMAGED;
+        if (l->rc) continue;
+        hunt_begin(&l->hunt, &l->t);
+        prefetch_middle(l);
+    }
+}
+
+/* The same where all pages are in memory: each search makes one step in turn, so that the cell it needs for the next is on its way while the others make theirs. */
 static bool level_mapped(const struct page_source *s, struct lookup *lookups, uint32_t n, struct buf *buf)
 {
+    begin_hunts(s, lookups, n);
+    for (bool going = true; going;) {
+        going = false;
+        for (uint32_t i = 0; i < n; i++) {
+            struct lookup *l = &lookups[i];
+            if (l->hunt.n == 0) continue;
+            l->rc = hunt_step(&l->hunt, s, &l->t, &l->probe);
+            if (unlikely(l->rc)) l->hunt.n = 0;
+            prefetch_middle(l);
+            going = true;
+        }
+    }
     bool more = false;
     for (uint32_t i = 0; i < n; i++) {
         struct lookup *l = &lookups[i];
-        struct treepage t;
+        size_t before = buf->len;
         if (l->number == 0) continue;
-        int rc = pages_get(s, l->number, &l->page);
-        if (rc) finish(l, rc);
-        else if (treepage_parse(&t, l->page, s->page_size, l->number) && t.cells) {
-            prefetch_line(t.p + pagefile_u16(t.slots + 2 * (t.cells / 2)));
-            prefetch_next(&t, 0, t.cells);
-        }
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        if (lookups[i].number == 0) continue;
-        advance(s, &lookups[i], buf);
-        more |= lookups[i].number != 0;
+        if (l->rc == 0) l->rc = hunt_end(&l->hunt);
+        advance(l, after_search(s, &l->t, l->rc, l->hunt.lo, &l->number, buf, &l->ask->value), buf, before);
+        if (l->number == 0) continue;
+        if (l->number <= s->n_pages) prefetch_line(s->base + (size_t)(l->number - 1) * s->page_size);
+        more = true;
     }
     return more;
 }
