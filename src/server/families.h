@@ -17,5 +17,5 @@ extern const struct command_family stats_family;        /* stats.c: STATS.HOTKEY
 extern const struct command_family admin_family;        /* admin.c: SHUTDOWN TIME ROLE WAIT ... */
 extern const struct command_family saves_family;        /* saves.c: SAVE BGSAVE BGREWRITEAOF LASTSAVE */
 extern const struct command_family snapreads_family;    /* snapreads.c: SNAPSHOT.GET SNAPSHOT.SCAN */
-extern const struct command_family snapcmd_family;      /* snapcmd.c: SNAPSHOT.INFO SNAPSHOT.HISTORY ... */
+extern const struct command_family snapcmd_family;      /* snapcmd.c: SNAPSHOT.PUBLISH SNAPSHOT.STATUS SNAPSHOT.INFO ... */
 extern const struct command_family durability_family;   /* durability.c: HEALTH */

@@ -18,6 +18,7 @@
 #include "server/front.h"
 #include "server/recover.h"
 #include "server/sampler.h"
+#include "server/snapcmd.h"
 #include "server/snapserve.h"
 #include "server/stats.h"
 #include "server/subscribe.h"
@@ -376,6 +377,7 @@ static void add_shards(struct report *r)
 static void add_snapshot(struct report *r)
 {
     if (r->s->snapserve) snapserve_info(r->s, r->out);
+    else snapcmd_info(r->s, r->out);
 }
 
 enum section_set { IN_DEFAULT = 1, IN_ALL = 2, IN_EVERYTHING = 4 };

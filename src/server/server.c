@@ -21,6 +21,7 @@
 #include "server/front.h"
 #include "server/listen.h"
 #include "server/notify.h"
+#include "server/publisher.h"
 #include "server/recover.h"
 #include "server/sampler.h"
 #include "server/saves.h"
@@ -128,6 +129,7 @@ static void build(struct server *s, unsigned workers, uint64_t seed)
     s->slowlog = slowlog_new();
     s->totals = totals_new(command_places(s->commands));
     s->errors = stats_errors_new();
+    s->publisher = publisher_new(s);
     s->fronts = mem_zalloc(workers * sizeof *s->fronts);
     for (unsigned i = 0; i < workers; i++) s->fronts[i] = front_new(s);
     s->sampler = sampler_new(s);
@@ -149,6 +151,7 @@ static void tear_down(struct server *s)
     totals_free(s->totals);
     slowlog_free(s->slowlog);
     stats_errors_free(s->errors);
+    publisher_free(s->publisher);
     subscribe_registry_free(s->pubsub);
     engine_free(s->engine);
     pager_free(s->pager);
@@ -248,6 +251,7 @@ static void ready_without_log(struct server *s)
 static int close_log(struct server *s)
 {
     if (s->walk) walk_stop(s->walk);
+    publisher_stop(s->publisher);
     if (s->dumper) dumper_stop(s->dumper);
     int rc = s->journal ? journal_stop(s->journal) : 0;
     if (rc < 0) slog(&s->log, SLOG_WARNING, "the last writes could not be made durable", "error=%s", strerror(-rc));

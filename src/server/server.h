@@ -24,6 +24,7 @@ struct walk;
 struct error_counts;
 struct recovery;
 struct snapserve;
+struct publisher;
 
 struct server {
     struct config *config;
@@ -39,6 +40,7 @@ struct server {
     _Atomic(struct dumper *) dumper;   /* NULL: ephemeral, or still loading */
     _Atomic(struct walk *) walk;       /* NULL: still loading */
     struct recovery *recovery;         /* server/recover.h; NULL: ephemeral */
+    struct publisher *publisher;       /* server/publisher.h */
     struct snapserve *snapserve;       /* server/snapserve.h; NULL: the server is a live one */
     struct pubsub *pubsub;
     struct slowlog *slowlog;
