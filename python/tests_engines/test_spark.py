@@ -48,13 +48,12 @@ def test_a_task_that_is_repeated_has_an_attempt_of_its_own(frame, url, tmp_path)
 
 
 def test_a_build_that_fails_is_not_seen(frame, url):
+    def fails_always(row):  # not of the module: workers know only the package
+        raise RuntimeError("always")
+
     write_spark(frame, WriteConfig(url, num_dbs=2), key="id", value="name")
     with pytest.raises(Exception, match="always"):
         write_spark(frame, WriteConfig(url, num_dbs=2, run_id="broken"), key="id", value=fails_always)
     with Reader(url) as reader:
         assert reader.get(5) == b"n5"
     assert naive.run_records(url[len("file://"):])["broken"]["status"] == "failed"
-
-
-def fails_always(row):
-    raise RuntimeError("always")
