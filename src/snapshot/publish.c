@@ -70,9 +70,10 @@ int publish_manifest(struct object_store *s, struct object_call *call, const str
     struct object_put_options options = {.content_type = SNAPPATH_TYPE_SQLITE};
     if (!call) call = &none;
     *r = (struct publish_result){.published_us = name_time(s, base, now_us)};
-    int rc = manifest_write(m, &image, why);
+    const char *bad = snappath_check_run_id(slice_str(m->run_id));
+    if (bad && why) buf_add_str(why, bad);
+    int rc = bad ? ERR_SNAPSHOT_BAD_MANIFEST : manifest_write(m, &image, why);
     if (rc != 0) return rc;
-    CHECK(!snappath_check_run_id(slice_str(m->run_id)));
     buf_printf(&url, "%s/", object_url(s));
     snappath_manifest(&url, r->published_us, m->run_id);
     buf_add_byte(&url, '\0');

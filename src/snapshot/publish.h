@@ -41,7 +41,8 @@ struct publish_result {
 };
 void publish_result_fini(struct publish_result *r);
 
-/* Phase one. The name's time is now_us, or just behind that of the base's manifest if the clock is behind it, so that history has the order of publishing. Fills manifest_ref. */
+/* Phase one. The name's time is now_us, or just behind that of the base's manifest if the clock is behind it, so that history has the order of publishing. Fills manifest_ref.
+ * ERR_SNAPSHOT_BAD_MANIFEST: the manifest breaks a rule of the format, or its run id is none for a path. */
 int publish_manifest(struct object_store *s, struct object_call *call, const struct manifest *m, const struct publish_base *base, int64_t now_us, struct publish_result *r,
                      struct buf *why);
 /* Phase two: _CURRENT names ref from now on. Gives in *guard (may be NULL) what it was guarded by. */

@@ -328,7 +328,7 @@ static struct runrecord_keeper *new_keeper(struct object_store *s, const struct 
 
 int runrecord_begin(struct runrecord_keeper **out, struct object_store *s, struct object_call *call, const struct runrecord_start *start)
 {
-    CHECK(!snappath_check_run_id(slice_str(start->run_id)));
+    if (snappath_check_run_id(slice_str(start->run_id))) return ERR_OBJECT_KEY;
     struct runrecord_keeper *k = new_keeper(s, start);
     int rc = renew(k, call);
     if (rc == 0) rc = -pthread_create(&k->thread, NULL, keep, k);

@@ -47,7 +47,7 @@ struct runrecord_start {
 };
 
 /* Writes the record and starts the thread that renews it. Keeps s. Borrows call. Gives 0 and a keeper, which must end with exactly one of the two functions below; or the store's error (then there is
- * none: do not build, for cleanup could not see it). */
+ * none: do not build, for cleanup could not see it). ERR_OBJECT_KEY: the run id is none for a path (snappath_check_run_id). */
 int runrecord_begin(struct runrecord_keeper **k, struct object_store *s, struct object_call *call, const struct runrecord_start *start);
 /* The URL of the record. */
 const char *runrecord_ref(const struct runrecord_keeper *k);

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from conftest import SHERD
+from s3server import s3, s3_open, s3_strict  # noqa: F401
 
 TOOL = os.path.join(os.path.dirname(SHERD), "tools", "publish_tool")
 TS = r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{6}Z"
@@ -139,3 +140,24 @@ def test_a_second_publish_swaps_the_pointer_and_keeps_the_first(tmp_path):
     second = Published(tmp_path / "snap", "two", "hash")
     assert json.loads(second.read(second.url + "/_CURRENT"))["run_id"] == "two"
     assert os.path.exists(first.path(first.manifest_ref)) and first.manifest_ref < second.manifest_ref
+
+
+def on_s3(server, *command):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("AWS_") and not k.lower().endswith("_proxy")}
+    env.update(server.env, HOME="/nonexistent")
+    run = subprocess.run(command, env=env, capture_output=True, timeout=120)
+    assert run.returncode == 0, run.stderr.decode()
+    return run.stdout
+
+
+def test_publishing_to_s3(s3):  # noqa: F811
+    url = s3.url + "/published"
+    object_tool = os.path.join(os.path.dirname(SHERD), "tools", "object_tool")
+    for run_id in ("one", "two"):
+        ref = on_s3(s3, TOOL, url, run_id, "hash").split()[0].decode()
+        pointer = json.loads(on_s3(s3, object_tool, url, "get", "_CURRENT"))
+        assert pointer["run_id"] == run_id and pointer["manifest_ref"] == ref and ref.startswith(url + "/manifests/")
+        db = sqlite3.connect(":memory:")
+        db.deserialize(on_s3(s3, object_tool, url, "get", ref[len(url) + 1:]))
+        assert db.execute("SELECT s3_prefix FROM build_meta").fetchone()[0] == url
+        assert [r[0] for r in db.execute("SELECT db_url FROM shards")] == [f"{url}/shards/run_id={run_id}/db={i:05d}/attempt=00" for i in range(3)]
