@@ -11,6 +11,7 @@
 #   make bench      side by side with real peers; writes docs/bench/ (bench/bench.mk)
 #   make python     the wheel of the Python package (python/README.md)      make pytest-python   its tests
 #   make test-engines  the writers for Spark and Ray, which come from PyPI
+#   make lib        build/lib: libsherd.so, header and pkg-config file, for other programs; make install-lib PREFIX=/usr/local
 #   make docs       docs/COMMANDS.md and docs/CONFIGURATION.md from the program's own tables
 #
 # BUILD=normal|asan|tsan|fuzz|pic picks the flavour; each has its own folder under build/.
@@ -48,7 +49,7 @@ CC = clang
 SAN = -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
 OPT = -O1 -g -fno-omit-frame-pointer
 else ifeq ($(BUILD),pic)
-# For what is loaded into other programs: the Python extension.
+# For what is loaded into other programs: the Python extension, libsherd.so.
 O = build/pic
 OPT += -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections
 else
@@ -166,13 +167,39 @@ pytest-python: python
 test-engines: python
 	@scripts/test-engines
 
+# libsherd for other programs. Everything is compiled hidden; what include/sherd.h declares is all that can be seen.
+lib: packages-build
+	@$(MAKE) --no-print-directory BUILD=pic shared-lib
+
+PREFIX ?= /usr/local
+LIB_DIR = build/lib
+SONAME = libsherd.so.0
+shared-lib: $(LIB_DIR)/$(SONAME) $(LIB_DIR)/sherd.pc
+	@ln -sf $(SONAME) $(LIB_DIR)/libsherd.so
+	@cp include/sherd.h $(LIB_DIR)/
+
+$(LIB_DIR)/$(SONAME): $(O)/libsherd.a
+	@mkdir -p $(dir $@)
+	@echo "  link $@"
+	@$(CC) -shared -Wl,-soname,$(SONAME) -Wl,--no-undefined -Wl,--gc-sections -o $@ $(O)/obj/snapshot/sherd.o $(O)/libsherd.a $(LIBS)
+
+$(LIB_DIR)/sherd.pc: include/sherd.pc.in src/base/version.h Makefile
+	@mkdir -p $(dir $@)
+	@sed -e 's|@PREFIX@|$(PREFIX)|' -e "s|@VERSION@|$$(sed -n 's/.*SHERD_VERSION "\(.*\)"/\1/p' src/base/version.h)|" $< > $@
+
+install-lib: lib
+	install -D -m 755 $(LIB_DIR)/$(SONAME) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
+	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libsherd.so
+	install -D -m 644 include/sherd.h $(DESTDIR)$(PREFIX)/include/sherd.h
+	install -D -m 644 $(LIB_DIR)/sherd.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/sherd.pc
+
 packages-%:
 	@scripts/install-packages $*
 
 clean:
 	rm -rf build
 
-.PHONY: all run unit replay pytest python wheel pytest-python test-engines crash test check-all test-build fuzz-build fuzzers tidy docs clean
+.PHONY: all run unit replay pytest lib shared-lib install-lib python wheel pytest-python test-engines crash test check-all test-build fuzz-build fuzzers tidy docs clean
 .DELETE_ON_ERROR:
 
 -include bench/bench.mk
