@@ -10,7 +10,7 @@
 
 static int fail(struct buf *why, int code, const char *what, const struct object_call *call)
 {
-    if (why) buf_printf(why, "%s%s%s", what, call->detail[0] ? ": " : "", call->detail);
+    if (why) buf_printf(why, "%s: %s%s%s", what, err_text(code), call->detail[0] ? ": " : "", call->detail);
     return code;
 }
 
@@ -23,7 +23,7 @@ int history_pointer(struct object_store *s, struct object_call *call, struct poi
     if (!call) call = &none;
     *p = (struct pointer){0};
     int rc = object_get(s, call, SNAPPATH_CURRENT, POINTER_BYTES_MAX, &json, meta);
-    if (rc == ERR_OBJECT_NOT_FOUND) rc = fail(why, ERR_SNAPSHOT_NO_CURRENT, object_url(s), call);
+    if (rc == ERR_OBJECT_NOT_FOUND) rc = fail(why, ERR_SNAPSHOT_NO_CURRENT, object_url(s), &none);
     else if (rc != 0) fail(why, rc, SNAPPATH_CURRENT, call);
     else rc = pointer_parse(buf_slice(&json), p, why);
     buf_fini(&json);
