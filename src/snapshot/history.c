@@ -23,7 +23,7 @@ int history_pointer(struct object_store *s, struct object_call *call, struct poi
     if (!call) call = &none;
     *p = (struct pointer){0};
     int rc = object_get(s, call, SNAPPATH_CURRENT, POINTER_BYTES_MAX, &json, meta);
-    if (rc == ERR_OBJECT_NOT_FOUND) rc = fail(why, ERR_SNAPSHOT_NO_CURRENT, object_url(s), &none);
+    if (rc == ERR_OBJECT_NOT_FOUND) rc = fail(why, ERR_SNAPSHOT_NO_CURRENT, object_url(s), &(struct object_call){0});
     else if (rc != 0) fail(why, rc, SNAPPATH_CURRENT, call);
     else rc = pointer_parse(buf_slice(&json), p, why);
     buf_fini(&json);
