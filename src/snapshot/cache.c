@@ -155,7 +155,7 @@ static bool has_digest(const void *map, size_t bytes, const uint8_t *wanted)
 
 static int check_content(int fd, const struct cache_want *w, struct object_call *call)
 {
-    struct cache_file f;
+    struct cache_file f = {0};
     int rc = map_fd(fd, &f);
     if (rc < 0) return rc;
     const char *fault = NULL;

@@ -516,7 +516,7 @@ int sherd_reader_health(struct sherd_reader *r, double staleness_seconds, struct
     int64_t now_ms = clock_unix_ms();
     struct reader_lease lease = reader_enter(r->reader);
     const struct manifest *m = readstate_manifest(lease.state);
-    full.age_seconds = (double)(now_ms - m->created_us / 1000) / 1000;
+    full.age_seconds = (double)(now_ms * 1000 - m->created_us) / 1e6;
     full.num_shards = m->n_shards;
     snprintf(full.manifest_ref, sizeof full.manifest_ref, "%s", readstate_ref(lease.state));
     reader_leave(r->reader, lease);
