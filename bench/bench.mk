@@ -26,7 +26,12 @@ bench-quick: bench-packages
 	@$(MAKE) --no-print-directory all $(BENCH_TOOLS)
 	@$(BENCH_PYTHON) bench/bench.py --quick --out build/bench/quick $(if $(SECTION),--only $(SECTION)) $(BENCH_ARGS)
 
+# Building and reading published snapshots, against the same work in Python. BENCH_ARGS goes to bench/snapshot.py: make bench-snapshot BENCH_ARGS='--rows 1000000'
+bench-snapshot: packages-build packages-test
+	@$(MAKE) --no-print-directory all build/bench/snaplookup
+	@$(BENCH_PYTHON) bench/snapshot.py $(BENCH_ARGS)
+
 bench-test: $(BENCH_TOOLS)
 	@$(BENCH_PYTHON) -m pytest -q -p no:cacheprovider bench/test_tools.py
 
-.PHONY: bench bench-quick bench-test bench-packages
+.PHONY: bench bench-snapshot bench-quick bench-test bench-packages

@@ -13,6 +13,8 @@ struct object_driver {
     int (*get_fd)(struct object_store *s, struct object_call *call, const char *key, int fd, struct object_meta *meta);
     int (*put)(struct object_store *s, struct object_call *call, const char *key, struct slice bytes, const struct object_put_options *options, struct object_meta *meta);
     int (*put_stream)(struct object_store *s, struct object_call *call, const char *key, const struct object_source *source, const char *content_type, struct object_meta *meta);
+    int (*put_temp)(struct object_store *s, struct object_call *call, const char *key, int fd, struct object_meta *meta); /* may be NULL; -EXDEV: it has to be copied */
+    const char *(*folder)(const struct object_store *s); /* may be NULL: it has none */
     int (*del)(struct object_store *s, struct object_call *call, const char *const *keys, size_t n, size_t *failed);
     int (*list)(struct object_store *s, struct object_call *call, const struct object_list_options *options, int (*each)(void *arg, const struct object_item *item), void *arg);
 };

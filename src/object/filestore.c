@@ -427,6 +427,22 @@ static int filestore_put_stream(struct object_store *s, struct object_call *call
     return rc;
 }
 
+/* The file gets a name instead of a copy. Only one that never had a name can get one. */
+static int filestore_put_temp(struct object_store *s, struct object_call *call, const char *key, int fd, struct object_meta *meta)
+{
+    struct stat file, root;
+    struct object_put_options always = {0};
+    int rc = check_path(call, key), flags = fcntl(fd, F_GETFL);
+    if (rc) return rc;
+    if (flags < 0 || (flags & O_TMPFILE) != O_TMPFILE || fstat(fd, &file) != 0 || file.st_nlink != 0) return -EXDEV;
+    if (stat(of(s)->root, &root) != 0 || root.st_dev != file.st_dev) return -EXDEV;
+    rc = publish(of(s), call, key, &(struct temp){.fd = fd}, &always, meta);
+    if (rc == 0) driver_progress(call, (uint64_t)file.st_size);
+    return rc;
+}
+
+static const char *filestore_folder(const struct object_store *s) { return of((struct object_store *)(uintptr_t)s)->root; }
+
 /* ---- deleting */
 
 /* Removes the folders above key that are empty, up to the store's own. */
@@ -609,6 +625,8 @@ static const struct object_driver filestore_driver = {
     .get_fd = filestore_get_fd,
     .put = filestore_put,
     .put_stream = filestore_put_stream,
+    .put_temp = filestore_put_temp,
+    .folder = filestore_folder,
     .del = filestore_del,
     .list = filestore_list,
 };

@@ -169,6 +169,21 @@ int object_put_fd(struct object_store *s, struct object_call *call, const char *
     return object_put_stream(s, call, key, &source, content_type, meta);
 }
 
+int object_put_temp(struct object_store *s, struct object_call *call, const char *key, int fd, const char *content_type, struct object_meta *meta)
+{
+    struct object_call stand_in;
+    struct object_meta meta_unwanted;
+    call = begin(call, &stand_in);
+    if (!meta) meta = &meta_unwanted;
+    *meta = (struct object_meta){0};
+    int rc = check_key(call, key);
+    if (rc) return rc;
+    if (s->driver->put_temp && (rc = s->driver->put_temp(s, call, key, fd, meta)) != -EXDEV) return rc;
+    return object_put_fd(s, call, key, fd, content_type, meta);
+}
+
+const char *object_folder(const struct object_store *s) { return s->driver->folder ? s->driver->folder(s) : NULL; }
+
 int object_delete(struct object_store *s, struct object_call *call, const char *const *keys, size_t n, size_t *failed)
 {
     struct object_call stand_in;

@@ -59,6 +59,9 @@ void object_close(struct object_store *s); /* no call may be under way; NULL is 
 
 const char *object_url(const struct object_store *s); /* as opened, without a slash at the end; lives as long as the store */
 
+/* The folder of a file:// store, which the first put makes; NULL for others. Lives as long as the store. */
+const char *object_folder(const struct object_store *s);
+
 /* The key in this store of an object that has a URL of its own: the part of `url` behind the store's URL and a slash; NULL if it is not below it. Points into url. */
 const char *object_key_of(const struct object_store *s, const char *url);
 
@@ -118,6 +121,10 @@ int object_put(struct object_store *s, struct object_call *call, const char *key
 /* Writes what fd holds from its offset 0 to its end (regular files), or what it gives until end of file (pipes), in parallel parts if it is more than part_bytes. A failure
  * or a cancel aborts the upload: nothing is visible and no parts stay behind, as far as the store can be reached. Always unconditional. */
 int object_put_fd(struct object_store *s, struct object_call *call, const char *key, int fd, const char *content_type, struct object_meta *meta);
+
+/* The same for a file that nobody will write to any more. A nameless one (O_TMPFILE) on the file system of a file:// store becomes the object itself, without a copy; object_folder says
+ * where to make it. */
+int object_put_temp(struct object_store *s, struct object_call *call, const char *key, int fd, const char *content_type, struct object_meta *meta);
 
 /* The same from a function that gives the next bytes: how many, 0 at the end, negative to fail the upload with that code. It is called by one thread at a time, not always the
  * caller's, and in order. size_hint: about how many bytes will come, 0 if unknown. */

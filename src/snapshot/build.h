@@ -47,7 +47,7 @@ struct build_options {
     uint32_t page_size;    /* 0: of each shard by its rows */
     uint32_t jobs;         /* threads that sort and write; 0: one per processor */
     uint64_t memory_bytes; /* 0: 256 MiB */
-    const char *tmp_dir;   /* NULL: TMPDIR, then /tmp. Holds the rows and the shards that wait for their upload */
+    const char *tmp_dir;   /* NULL: TMPDIR, then /tmp; for shards that wait for their upload the store's folder, if it has one */
     bool no_reuse;         /* shards that are unchanged are uploaded again */
     bool no_sidecars;
     bool skip_bad_rows;    /* told and counted; else the first one ends the build */

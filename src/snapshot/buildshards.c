@@ -36,6 +36,7 @@ struct works {
     struct buildshards *b;
     struct job *jobs; /* [n_jobs] the largest first */
     size_t n_jobs;
+    const char *tmp_dir;
     atomic_bool stop; /* something failed */
 
     pthread_mutex_t lock; /* for all below, and the results of b */
@@ -167,7 +168,7 @@ static int put_shard(struct works *w, struct job *j, const char *folder, struct 
     struct object_meta meta;
     struct buf key = {0};
     buf_printf(&key, "%s/" SNAPPATH_SHARD_FILE "%c", folder, '\0');
-    int rc = object_put_fd(w->b->o->store, call, key.p, j->file.fd, SNAPPATH_TYPE_SQLITE, &meta);
+    int rc = object_put_temp(w->b->o->store, call, key.p, j->file.fd, SNAPPATH_TYPE_SQLITE, &meta);
     if (rc == 0 && !*meta.etag) object_head(w->b->o->store, call, key.p, &meta);
     if (rc == 0) put_sidecar(w, j, folder, meta.etag);
     buf_fini(&key);
@@ -218,13 +219,13 @@ static void upload(struct works *w, struct job *j)
 static bool write_job(struct works *w, struct job *j)
 {
     const struct build_options *o = w->b->o;
-    struct shardbuild_options fo = {.sorter = w->b->rows->sorter, .bucket = j->bucket, .tmp_dir = o->tmp_dir, .page_size = o->page_size, .sidecar = !o->no_sidecars,
+    struct shardbuild_options fo = {.sorter = w->b->rows->sorter, .bucket = j->bucket, .tmp_dir = w->tmp_dir, .page_size = o->page_size, .sidecar = !o->no_sidecars,
                                    .page_guess = pagesize_pick(w->b->rows->sizes), .cancel = o->cancel, .stop = &w->stop, .done_bytes = o->progress ? &o->progress->done_bytes : NULL};
     j->start_us = clock_mono_us();
     int rc = shardbuild_write(&j->file, &fo);
     if (rc == 0) return true;
     char where[300];
-    snprintf(where, sizeof where, "temporary file in %s", tempfile_dir(o->tmp_dir));
+    snprintf(where, sizeof where, "temporary file in %s", tempfile_dir(w->tmp_dir));
     fail(w, rc, j, rc == ERR_OBJECT_CANCELLED ? "" : where, rc == ERR_OBJECT_CANCELLED ? "" : err_text(rc));
     return false;
 }
@@ -321,7 +322,9 @@ static void run_threads(struct works *w, uint32_t writers)
 
 int buildshards_run(struct buildshards *b, struct buf *error)
 {
-    struct works w = {.b = b, .error = error};
+    /* Where the store is a folder, files that are made in it need no copy. */
+    const char *folder = b->o->tmp_dir ? NULL : object_folder(b->o->store);
+    struct works w = {.b = b, .error = error, .tmp_dir = folder && access(folder, W_OK) == 0 ? folder : b->o->tmp_dir};
     pthread_mutex_init(&w.lock, NULL);
     pthread_cond_init(&w.changed, NULL);
     plan(&w);

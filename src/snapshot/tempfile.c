@@ -28,7 +28,7 @@ static int open_named(const char *dir)
 int tempfile_open(const char *dir)
 {
     dir = tempfile_dir(dir);
-    int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
     if (fd >= 0) return fd;
     return errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL ? open_named(dir) : -errno;
 }
