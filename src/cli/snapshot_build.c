@@ -234,12 +234,6 @@ struct task {
     uint64_t bad_rows;
 };
 
-static bool trouble(struct task *t, const char *text)
-{
-    fprintf(stderr, "sherd: %s\n", text);
-    return false;
-}
-
 static int by_text(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
 static bool set_fields(struct task *t)
@@ -378,8 +372,11 @@ static void on_bad_row(void *arg, struct slice why)
     if (!t->args->bad_rows) return; /* it is the error of the build */
     pthread_mutex_lock(&t->lock);
     progress_end(&t->bar);
-    if (t->bad_rows++ < BAD_ROWS_SHOWN) fprintf(stderr, "sherd: left out: %.*s\n", (int)why.n, why.p);
+    struct buf text = {0};
+    input_add_printable(&text, why);
+    if (t->bad_rows++ < BAD_ROWS_SHOWN) fprintf(stderr, "sherd: left out: %.*s\n", (int)text.len, text.p);
     else if (t->bad_rows == BAD_ROWS_SHOWN + 1) fputs("sherd: left out: more rows, which are only counted\n", stderr);
+    buf_fini(&text);
     pthread_mutex_unlock(&t->lock);
 }
 
@@ -456,7 +453,7 @@ static int run(struct task *t)
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
     if (!open_all(t)) return EXIT_TROUBLE;
     if (pthread_create(&thread, NULL, run_build, t) != 0) {
-        trouble(t, "no thread can be started");
+        fputs("sherd: no thread can be started\n", stderr);
         return EXIT_TROUBLE;
     }
     watch(t, &signals);

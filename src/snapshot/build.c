@@ -207,6 +207,15 @@ static int publish(struct build *b)
     return rc;
 }
 
+/* Messages quote what the input has, and go to people and into the run record, which is UTF-8. */
+static void make_printable(struct buf *error)
+{
+    struct buf clean = {0};
+    input_add_printable(&clean, buf_slice(error));
+    buf_fini(error);
+    *error = clean;
+}
+
 /* ---- the whole */
 
 static int work(struct build *b)
@@ -255,6 +264,7 @@ int build_run(const struct build_options *o, struct build_result *r, struct buf 
         rc = work(&b);
         tell(&b);
     }
+    if (rc) make_printable(error);
     end(&b, rc);
     enter(&b, BUILD_DONE);
     buildshards_fini(&b.shards);

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/mem.h"
+#include "cel/utf8.h"
 #include "dump/rdbfile.h"
 #include "snapshot/inputcsv.h"
 #include "snapshot/inputdump.h"
@@ -18,15 +19,25 @@ int input_find(const struct slice *names, size_t n, const char *name)
     return -1;
 }
 
+void input_add_printable(struct buf *out, struct slice bytes)
+{
+    for (size_t i = 0; i < bytes.n;) {
+        uint32_t c = 0;
+        size_t n = utf8_decode(slice_of(bytes.p + i, bytes.n - i), &c);
+        if (n && c >= ' ' && c != 0x7f) buf_add(out, bytes.p + i, n);
+        else buf_printf(out, "\\x%02x", (uint8_t)bytes.p[i]);
+        i += n ? n : 1;
+    }
+}
+
 void input_print(struct buf *out, struct slice bytes)
 {
     enum { SHOWN = 120 };
-    for (size_t i = 0; i < bytes.n && i < SHOWN; i++) {
-        uint8_t c = (uint8_t)bytes.p[i];
-        if (c >= ' ' && c != 0x7f && c != '\\') buf_add_byte(out, (char)c);
-        else buf_printf(out, "\\x%02x", c);
-    }
-    if (bytes.n > SHOWN) buf_add_str(out, "...");
+    size_t n = bytes.n;
+    if (n > SHOWN) /* not in the middle of a character */
+        for (n = SHOWN; n > 0 && ((uint8_t)bytes.p[n] & 0xc0) == 0x80; n--) {}
+    input_add_printable(out, slice_of(bytes.p, n));
+    if (n < bytes.n) buf_add_str(out, "...");
 }
 
 /* ---- formats */

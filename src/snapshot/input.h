@@ -60,7 +60,9 @@ static inline void input_where(const struct input *in, struct buf *out)
     if (in->where) in->where(in, out);
 }
 
-/* Appends bytes for a message: at most some hundred of them, without control characters. */
+/* Appends bytes for a message: what is no UTF-8 and control characters as \xNN. */
+void input_add_printable(struct buf *out, struct slice bytes);
+/* At most some hundred of them. */
 void input_print(struct buf *out, struct slice bytes);
 
 /* ---- opening */
