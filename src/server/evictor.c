@@ -25,7 +25,7 @@ static enum evict_policy policy_of(const struct server *s) { return (enum evict_
 /* ---- how much may be used
  *
  * With the policy cold, maxmemory is meant to hold for the process, for nothing is given up by keeping to it: what the process occupies beyond its data (buffers, holes in the arenas, its code)
- * lowers the limit for the data, down to a half. */
+ * lowers the limit for the data, down to a quarter. */
 
 static uint64_t used_bytes(const struct server *s)
 {
@@ -65,7 +65,7 @@ void evictor_tick(struct server *s, int64_t now_ms)
     if (limit && policy_of(s) == EVICT_COLD) {
         uint64_t rss = sampler_resident_bytes(), used = used_bytes(s), overhead = rss > used ? rss - used : 0;
         uint64_t goal = limit, lowered = goal > overhead ? goal - overhead : 0;
-        if (lowered < limit / 2) lowered = limit / 2;
+        if (lowered < limit / 4) lowered = limit / 4;
         if (rss > goal) give_back_heap(s, now_ms);
         atomic_store_explicit(&s->data_limit, lowered, memory_order_relaxed);
         if (lowered < limit) limit = lowered;
