@@ -13,6 +13,7 @@ enum {
     TRIES_MAX = 64,   /* looks at shards that are all busy before the command goes on regardless */
     SLICE_KEYS = 256, /* that upkeep evicts in one go */
     PENDING_MOST = 8 << 20, /* bytes of values on their way to the cold tier */
+    LEAST_DATA_BYTES = 8 << 20, /* of a quarter of maxmemory that is left to the data; of a small one it is a half */
     TICK_MS = 10,           /* between two looks at what the process occupies */
     PURGE_MS = 500,
 };
@@ -65,7 +66,8 @@ void evictor_tick(struct server *s, int64_t now_ms)
     if (limit && policy_of(s) == EVICT_COLD) {
         uint64_t rss = sampler_resident_bytes(), used = used_bytes(s), overhead = rss > used ? rss - used : 0;
         uint64_t goal = limit, lowered = goal > overhead ? goal - overhead : 0;
-        if (lowered < limit / 4) lowered = limit / 4;
+        uint64_t least = limit / 4 > LEAST_DATA_BYTES ? limit / 4 : limit / 2 < LEAST_DATA_BYTES ? limit / 2 : LEAST_DATA_BYTES;
+        if (lowered < least) lowered = least;
         if (rss > goal) give_back_heap(s, now_ms);
         atomic_store_explicit(&s->data_limit, lowered, memory_order_relaxed);
         if (lowered < limit) limit = lowered;
