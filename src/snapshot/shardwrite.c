@@ -14,10 +14,10 @@
 
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "io/file.h"
 #include "snapshot/pagefile.h"
 
 enum {
@@ -52,23 +52,10 @@ struct shardwrite {
 
 /* --- pages out --- */
 
-static int write_all(int fd, const char *p, size_t n, uint64_t at)
-{
-    while (n) {
-        ssize_t done = pwrite(fd, p, n, (off_t)at);
-        if (done < 0 && errno == EINTR) continue;
-        if (done < 0) return -errno;
-        p += done;
-        n -= (size_t)done;
-        at += (uint64_t)done;
-    }
-    return 0;
-}
-
 static void flush(struct shardwrite *w, size_t at_least)
 {
     if (w->out.len < at_least || w->error) return;
-    w->error = write_all(w->fd, w->out.p, w->out.len, w->out_at);
+    w->error = file_write_all(&file_disk, w->fd, buf_slice(&w->out), w->out_at);
     w->out_at += w->out.len;
     w->out.len = 0;
 }
@@ -339,8 +326,8 @@ int shardwrite_end(struct shardwrite *w, struct shardwrite_result *result)
     flush(w, 1);
     uint8_t *first = mem_alloc(w->page_size);
     write_first_page(w, first);
-    if (!w->error) w->error = write_all(w->fd, (const char *)first, w->page_size, 0);
-    if (!w->error) w->error = write_all(w->fd, (const char *)root->page, w->page_size, w->page_size);
+    if (!w->error) w->error = file_write_all(&file_disk, w->fd, slice_of(first, w->page_size), 0);
+    if (!w->error) w->error = file_write_all(&file_disk, w->fd, slice_of(root->page, w->page_size), w->page_size);
     mem_free(first);
     *result = (struct shardwrite_result){.rows = w->rows, .bytes = (w->next_page - 1) * w->page_size, .pages = (uint32_t)(w->next_page - 1)};
     return w->error;

@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/mem.h"
+#include "io/file.h"
 #include "snapshot/rowsort.h"
 #include "snapshot/tempfile.h"
 
@@ -117,19 +118,6 @@ static struct section *add_section(struct run *r, uint32_t bucket)
     return s;
 }
 
-static int write_all(int fd, const char *p, size_t n, uint64_t at)
-{
-    while (n) {
-        ssize_t done = pwrite(fd, p, n, (off_t)at);
-        if (done < 0 && errno == EINTR) continue;
-        if (done < 0) return -errno;
-        p += done;
-        n -= (size_t)done;
-        at += (uint64_t)done;
-    }
-    return 0;
-}
-
 /* Rows in their order to the file from `at` on. */
 static int write_run(int fd, uint64_t at, const struct batch *b, const struct rowsort_entry *e, size_t n, struct run *r)
 {
@@ -146,11 +134,11 @@ static int write_run(int fd, uint64_t at, const struct batch *b, const struct ro
         buf_add(&out, row, bytes);
         s->bytes += bytes;
         if (out.len < WRITE_BYTES) continue;
-        rc = write_all(fd, out.p, out.len, at);
+        rc = file_write_all(&file_disk, fd, buf_slice(&out), at);
         at += out.len;
         out.len = 0;
     }
-    if (rc == 0) rc = write_all(fd, out.p, out.len, at);
+    if (rc == 0) rc = file_write_all(&file_disk, fd, buf_slice(&out), at);
     buf_fini(&out);
     return rc;
 }
