@@ -55,6 +55,7 @@ static void told(void *ctx, enum dumper_event event)
         atomic_store(&s->changes_dumped, s->changes_at_dump);
         slog(&s->log, SLOG_NOTICE, "dump is durable", "keys=%llu bytes=%llu ratio=%.3f seconds=%.2f", (unsigned long long)i.last.entries,
              (unsigned long long)i.last.file_bytes, percent(i.last.stored_bytes, i.last.raw_bytes) / 100, (double)i.last_duration_ms / 1000);
+        if (i.drop_error) slog(&s->log, SLOG_WARNING, "older dumps cannot be deleted", "error=%s", strerror(-i.drop_error));
         break;
     case DUMPER_FAILED: slog(&s->log, SLOG_WARNING, "dump failed, the last one stays", "error=%s", strerror(-i.last_error)); break;
     }

@@ -196,6 +196,8 @@ static void journal_told(void *ctx)
     int error = journal_error(s->journal), before = atomic_exchange(&s->write_error, error);
     if (error && !before) slog(&s->log, SLOG_WARNING, "cannot write the log, writes are refused", "error=%s", strerror(-error));
     if (!error && before) slog(&s->log, SLOG_NOTICE, "the log can be written again", "");
+    int kept = journal_drop_error(s->journal), kept_before = atomic_exchange(&s->drop_error, kept);
+    if (kept && kept != kept_before) slog(&s->log, SLOG_WARNING, "log files that a dump covers cannot be deleted", "error=%s", strerror(-kept));
     for (uint32_t i = 0; i < s->engine->n_workers; i++) front_journal_advanced(s->fronts[i]);
 }
 

@@ -62,6 +62,7 @@ struct server {
     _Atomic uint64_t changes_dumped; /* of durability_changes: those that the last dump has, or a few less */
     uint64_t changes_at_dump;        /* the dumper's thread's: those when it began */
     _Atomic uint64_t replay_errors; /* records that were damaged or did not fit at the last start */
+    atomic_int drop_error;          /* of log files that a dump covers, a negative errno; 0: none */
     atomic_int write_error;         /* of the log, a negative errno: writes are refused; 0: none */
     atomic_bool bytes_unknown;      /* maxmemory was just set: the shards' byte counts are of some time ago */
     _Atomic uint64_t data_limit;    /* maxmemory-policy cold: what the data may take, so that the process keeps to maxmemory */

@@ -124,7 +124,10 @@ static void drop_what_is_covered(struct dumper *d, const struct dump *u)
     uint64_t oldest = n > 0 ? epochs[n - 1] : u->epoch;
     mem_free(epochs);
     if (n > 0) journal_drop_before(d->journal, oldest + 1);
-    if (n > 0) dumpset_drop_before(d->files, d->dir, shards, oldest);
+    int rc = n > 0 ? dumpset_drop_before(d->files, d->dir, shards, oldest) : n;
+    pthread_mutex_lock(&d->lock);
+    d->info.drop_error = rc;
+    pthread_mutex_unlock(&d->lock);
 }
 
 static void note_success(struct dumper *d, const struct dump *u)

@@ -52,6 +52,7 @@ struct dumper_info {
     struct dumper_past last;     /* the newest whole set */
     int64_t last_duration_ms;    /* of the last one that ended well in this process; -1: none */
     int last_error;              /* of the last one that ended; 0: well */
+    int drop_error;              /* older sets could not be deleted, though the newest is whole; 0: they could */
     uint64_t ended, failed;      /* in this process */
     uint32_t log_shard;          /* the shard whose log since its last dump is nearest to where a dump begins, or furthest beyond */
     uint64_t log_bytes, log_limit; /* its log since then, and where that is */

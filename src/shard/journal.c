@@ -42,6 +42,7 @@ struct journal {
     _Atomic(struct cut_request *) cut;  /* &cut_request: asked for and not yet taken */
     _Atomic wal_epoch rotate_behind;    /* there was a cut: new segments behind this epoch; 0: none */
     _Atomic wal_epoch drop_before;      /* 0: nothing to drop */
+    atomic_int drop_error;              /* of the last time; 0: none */
     atomic_bool hold_back;
     _Atomic int64_t synced_ms;
     pthread_t thread;
@@ -176,7 +177,8 @@ static void tidy_segments(struct journal *j)
         wal_rotate(j->wal);
     }
     wal_epoch epoch = atomic_exchange(&j->drop_before, 0);
-    if (epoch) wal_drop_before(j->wal, epoch);
+    int rc = epoch ? wal_drop_before(j->wal, epoch) : 0;
+    if (epoch && atomic_exchange(&j->drop_error, rc) != rc) j->told(j->ctx);
 }
 
 static void tick(struct journal *j)
@@ -315,5 +317,6 @@ void journal_hold_back(struct journal *j, bool hold)
 }
 
 int journal_error(const struct journal *j) { return atomic_load(&j->error); }
+int journal_drop_error(const struct journal *j) { return atomic_load(&j->drop_error); }
 bool journal_broken(const struct journal *j) { return wal_broken(j->wal); }
 int64_t journal_last_sync_ms(const struct journal *j) { return atomic_load(&j->synced_ms); }

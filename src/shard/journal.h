@@ -47,4 +47,6 @@ void journal_hold_back(struct journal *j, bool hold);
 /* 0: healthy. -ENOSPC and the like: writes fail for now and are tried again. -EIO with broken: a sync failed, the log takes nothing any more. */
 int journal_error(const struct journal *j);
 bool journal_broken(const struct journal *j);
+/* Segments that a dump covers could not be deleted: they take room and do no other harm. 0: they could. */
+int journal_drop_error(const struct journal *j);
 int64_t journal_last_sync_ms(const struct journal *j);

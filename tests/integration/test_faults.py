@@ -367,3 +367,21 @@ def test_reads_go_on_while_the_log_fails(faulty, faults, make_server, data):
             assert c.get("k") in ("old", "new")
             faults.mend()
             writer.expect(b"+OK\r\n")
+
+
+def test_files_that_a_dump_covers_and_that_cannot_be_deleted_are_told_of(faulty, faults, make_server, data):
+    s = faulty("always")
+    with s.client() as c:
+        c.set("k", "first")
+        c.save()
+        c.set("k", "second")
+        faults.fail("unlink", error=errno.EROFS)
+        assert c.save()
+        wait_for(lambda: "log files that a dump covers cannot be deleted" in s.log())
+        assert "older dumps cannot be deleted" in s.log()
+        faults.mend()
+        c.set("k", "third")
+        c.save()
+    s.kill()
+    assert make_server(data=data, workers=2).client().get("k") == "third"
+    assert len(list(data.glob("layout-*/shard-0/[0-9]*.dump"))) == 1
