@@ -25,6 +25,10 @@ ARCH ?= $(shell uname -m | grep -q x86_64 && echo -march=x86-64-v2)
 INC = -Isrc -Iinclude -D_GNU_SOURCE
 LIBS = -Wl,--as-needed -lcurl -lcrypto -lsqlite3 -ljansson -lyaml -ledit -luring -lisal -llz4 -lzstd -lpcre2-8 -lm -pthread
 PYTHON = /usr/bin/python3
+# The Raft engine, for programs with a server in them; the archive, because the parts of it that are used need no library of their own.
+ifneq ($(BUILD),pic)
+LIBS += -l:libraft.a
+endif
 
 ifeq ($(BUILD),normal)
 O = build
@@ -60,7 +64,7 @@ CFLAGS = $(CSTD) $(WARN) $(OPT) $(LTO) $(ARCH) $(SAN) $(INC) -DSHERD_BUILD=\"$(B
 LDFLAGS = $(SAN)
 
 # What is loaded into other programs has no server in it.
-FOLDERS = base io cel route resp store log dump cold object snapshot $(if $(filter pic,$(BUILD)),,command shard server)
+FOLDERS = base io cel route resp store log dump cold object snapshot $(if $(filter pic,$(BUILD)),,command shard cluster server)
 LIB_SRC = $(foreach d,$(FOLDERS),$(wildcard src/$(d)/*.c))
 CLI_SRC = $(wildcard src/cli/*.c)
 LIB_OBJ = $(LIB_SRC:src/%.c=$(O)/obj/%.o)

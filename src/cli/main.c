@@ -7,6 +7,7 @@
 #include "base/version.h"
 #include "cli/command_docs.h"
 #include "cli/subcommand.h"
+#include "cluster/raftlib.h"
 #include "command/command.h"
 #include "server/config.h"
 #include "server/options.h"
@@ -69,7 +70,8 @@ static int run_commands(int argc, char **argv)
 
 static int run_version(int argc, char **argv)
 {
-    printf("sherd %s (speaks Redis %s; build %s; %s)\n", SHERD_VERSION, REDIS_VERSION, SHERD_BUILD, __VERSION__);
+    char raft[RAFTLIB_TEXT_MAX];
+    printf("sherd %s (speaks Redis %s; libraft %s; build %s; %s)\n", SHERD_VERSION, REDIS_VERSION, raftlib_version(raft), SHERD_BUILD, __VERSION__);
     return EXIT_WELL;
 }
 
