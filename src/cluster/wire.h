@@ -1,0 +1,94 @@
+/* Bytes between nodes: the greeting of a connection and the frames behind it. Pure: bytes in, bytes out; the transport is cluster/links.h.
+ *
+ * A connection carries frames in one direction, from the node that opened it; both sides greet with a HELLO. Behind it come frames:
+ * a head of WIRE_HEAD bytes (length, checksum, type, flags, group) and a body whose layout the type decides. Bodies are written and read by
+ *     cluster/wireraft.h    messages of the Raft engine, read probes
+ *     cluster/wirecall.h    commands that are sent on to another node, and their answers
+ *     cluster/wiresnap.h    snapshots on their way, in chunks
+ *     cluster/wirestatus.h  what nodes tell of themselves
+ *
+ * Writing: wire_begin, the body, wire_end. Reading: wire_frame, then the decoder of the type. Decoders trust no length and no number: what is not
+ * exactly a message of this version is refused (-EBADMSG), and whoever sent it is disconnected. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/slice.h"
+
+enum {
+    WIRE_VERSION = 1, /* spoken here; and the oldest one that is understood */
+    WIRE_VERSION_OLDEST = 1,
+    WIRE_HEAD = 16,
+    WIRE_FRAME_MAX = 16 * 1024 * 1024, /* head included */
+    WIRE_BODY_MAX = WIRE_FRAME_MAX - WIRE_HEAD,
+    WIRE_CLUSTER_ID = 16,
+    WIRE_ADDRESS_MAX = 255,
+    WIRE_HELLO_MAX = 512,
+};
+
+enum wire_type {
+    WIRE_PING = 1, /* links': body is a u64 that the PONG brings back */
+    WIRE_PONG = 2,
+    WIRE_VOTE = 16,
+    WIRE_VOTE_RESULT = 17,
+    WIRE_APPEND = 18,
+    WIRE_APPEND_RESULT = 19,
+    WIRE_INSTALL = 20,
+    WIRE_TIMEOUT_NOW = 21,
+    WIRE_PROBE = 32,
+    WIRE_PROBE_ACK = 33,
+    WIRE_REQUEST = 48,
+    WIRE_ANSWER = 49,
+    WIRE_SNAP_OFFER = 64,
+    WIRE_SNAP_WANT = 65,
+    WIRE_SNAP_CHUNK = 66,
+    WIRE_SNAP_DONE = 67,
+    WIRE_STATUS = 80,
+};
+
+enum { WIRE_MORE = 1 }; /* flag: pieces of the same message follow (REQUEST, ANSWER) */
+
+enum wire_result { WIRE_OK, WIRE_NEED_MORE, WIRE_BAD };
+
+struct wire_frame {
+    enum wire_type type;
+    uint8_t flags;
+    uint32_t group; /* 0 where the type has none */
+    struct slice body;
+    struct slice whole; /* head and body */
+};
+
+/* ---- frames */
+
+/* Begins a frame at the end of out and gives its position; the caller appends the body, at most WIRE_BODY_MAX bytes, and ends it. */
+size_t wire_begin(struct buf *out, enum wire_type type, uint8_t flags, uint32_t group);
+void wire_end(struct buf *out, size_t frame);
+/* The frame at the beginning of `in`. On WIRE_BAD, *why is a static sentence. out borrows from in. */
+enum wire_result wire_frame(struct slice in, struct wire_frame *out, const char **why);
+/* The length that a frame at the beginning of `in` says it has, for whoever makes room; 0: the first bytes are not there yet, or are none of a frame. */
+size_t wire_frame_length(struct slice in);
+/* How many frames lie in `frames`, which were made here. */
+uint32_t wire_count(struct slice frames);
+const char *wire_type_name(enum wire_type type); /* "append"; "unknown" */
+
+void wire_add_ping(struct buf *out, enum wire_type ping_or_pong, uint64_t token);
+int wire_get_ping(const struct wire_frame *f, uint64_t *token); /* 0 or -EBADMSG */
+
+/* ---- the greeting */
+
+struct wire_hello {
+    uint16_t version, oldest; /* of the protocol: spoken, and still understood */
+    uint8_t cluster[WIRE_CLUSTER_ID];
+    uint64_t node;        /* who speaks, not 0 */
+    uint64_t to;          /* whom it takes the other for; 0: not known */
+    uint64_t incarnation; /* grows with every start of the node */
+    char address[WIRE_ADDRESS_MAX + 1]; /* where the speaker listens: host:port */
+};
+
+void wire_add_hello(struct buf *out, const struct wire_hello *hello);
+/* The HELLO at the beginning of `in`; *used is its length. WIRE_BAD as soon as the bytes cannot be one. A newer version than ours is well-formed:
+ * compare versions with wire_version. */
+enum wire_result wire_hello(struct slice in, struct wire_hello *out, size_t *used, const char **why);
+/* The version in which two nodes speak; 0 if there is none. */
+uint16_t wire_version(const struct wire_hello *mine, const struct wire_hello *theirs);

@@ -1,0 +1,32 @@
+/* What nodes tell of themselves and of others they have heard of: one STATUS frame lists any number of them. */
+#pragma once
+#include "cluster/wire.h"
+
+enum { WIRESTATUS_NODES_MAX = 1024 };
+
+enum wirestatus_state { WIRESTATUS_JOINING = 0, WIRESTATUS_SERVING = 1, WIRESTATUS_LEAVING = 2 };
+
+struct wirestatus {
+    uint64_t node;
+    uint64_t incarnation;
+    uint64_t version; /* counts the node's own reports: of two, the one with the later (incarnation, version) holds */
+    enum wirestatus_state state;
+    uint32_t groups, leaders; /* replicas here, and those of them that lead */
+    uint64_t keys, bytes;
+    uint64_t free_bytes;      /* on disk */
+    uint64_t ops_per_s;
+    uint64_t map_version;     /* of the range map that it has */
+    struct slice address;     /* host:port */
+};
+
+struct wirestatus_list {
+    uint32_t n;
+    struct slice rest; /* wirestatus_next */
+};
+
+/* wire_end ends the frame. */
+size_t wirestatus_begin(struct buf *out);
+void wirestatus_add(struct buf *out, const struct wirestatus *s);
+/* Checks the whole list: 0 or -EBADMSG. */
+int wirestatus_get(const struct wire_frame *f, struct wirestatus_list *list);
+bool wirestatus_next(struct wirestatus_list *list, struct wirestatus *out); /* borrows from the frame */
