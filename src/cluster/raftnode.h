@@ -6,7 +6,7 @@
  *
  *     raftnode_tick(now)                     first, so that the turn has its time
  *     raftnode_receive / _submit / _read ..  as much as there is
- *     raftnode_persisted(log batch)          when the shared log's write was done
+ *     raftnode_persisted()                   after raftlog_written
  *     raftnode_flush()                       last: submits what was gathered (one step per group), asks the peers for the reads of the turn (one frame per
  *                                            peer), hands each peer its frames in one piece
  *     raftlog_begin_write(..)                the owner's: if no write is under way
@@ -15,10 +15,12 @@
  * resumed (found in the log at start). Its state machine is the caller's: committed() hands every entry once, in order, without gaps, from the first one
  * behind the state that the caller says it has.
  *
- * A leader may run ahead of the log: it changes its state first and submits the change then. What it submitted comes back by committed() like any entry, or is void:
- * truncated() names the first index of what is lost, once. The caller then goes back to an older state and says so with raftnode_rewind.
+ * A leader may run ahead of the log: it changes its state first and submits the change then. What it submitted comes back by committed() like any entry; or another leader's
+ * entries take its place in this node's log: truncated() names the first index of what was replaced. The caller then goes back to an older state and says so with
+ * raftnode_rewind. To a client the outcome of such an entry is uncertain: a copy in another node's log may yet be committed, and then comes by committed() like any
+ * other entry. The same holds for what was submitted and not handed back when install_wanted comes. Only what raftnode_submit refused did certainly not happen.
  *
- * Upcalls come from within the calls below, most of them from flush. From an upcall only raftnode_submit, _read, _rewind and the functions that only look may be
+ * Upcalls come from raftnode_flush alone (send and describe: from any call). From an upcall only raftnode_submit, _read, _rewind and the functions that only look may be
  * called. Slices given to upcalls are borrowed. A node number is never 0; a group number may be.
  *
  * Errors: -EPERM not the leader (or not of that term), -EAGAIN come again (too much under way, a transfer or another change is), -EMSGSIZE too large,
@@ -32,6 +34,7 @@
 
 struct raftlog;
 struct raftnode;
+struct wire_frame;
 
 enum {
     RAFTNODE_MEMBERS_MAX = 16,
@@ -69,7 +72,7 @@ struct raftnode_out {
     /* Leadership is told when it can be used: an entry of this term is committed and everything up to it was handed to committed(). Its loss is told at
      * once. leader is 0 if nobody knows. */
     void (*role)(void *ctx, uint32_t group, enum raftnode_state state, uint64_t term, uint64_t leader);
-    /* What was submitted here at this index and behind it is void. From now on until raftnode_rewind, committed() is not called for the group. */
+    /* What was submitted here at this index and behind it is not in this node's log any more. From now on until raftnode_rewind, committed() is not called for the group. */
     void (*truncated)(void *ctx, uint32_t group, uint64_t index);
     /* The members changed, by an entry that is committed or by a snapshot. May be NULL. */
     void (*members)(void *ctx, uint32_t group, const struct raftnode_members *members);
@@ -80,11 +83,16 @@ struct raftnode_out {
     void (*changed)(void *ctx, uint32_t group, uint64_t node, enum raftnode_role role, int rc);
     /* Appends to out what a peer needs to fetch the snapshot that was last told by raftnode_snapshotted or raftnode_installed (at this index). */
     void (*describe)(void *ctx, uint32_t group, uint64_t index, struct buf *out);
-    /* The leader wants this replica to take its snapshot. The caller fetches it, makes it durable, and says raftnode_installed. Until then nothing else is
-     * handed over for the group. */
+    /* The leader wants this replica to take its snapshot. The caller fetches it, makes it durable beside the one that it has, and says raftnode_installed. Until
+     * then nothing else is handed over for the group. */
     void (*install_wanted)(void *ctx, uint32_t group, uint64_t from, uint64_t index, uint64_t term, struct slice descriptor);
+    /* The log's mark of the snapshot at this index is durable: older snapshots of the group can be deleted, after a crash nobody asks for them. May be NULL. */
+    void (*marked)(void *ctx, uint32_t group, uint64_t index);
     /* A peer speaks of a group that is not here: it wants this node to join it, or was not told that it left. May be NULL. */
     void (*stranger)(void *ctx, uint32_t group, uint64_t from);
+    /* A promise on which Raft rests does not hold: a peer lost what it had made durable, two nodes lead in one term, or this node's log cannot be read. The group
+     * stands still from now on; the owner ends the process. */
+    void (*broken)(void *ctx, uint32_t group, const char *why);
 };
 
 struct raftnode_options {
@@ -95,7 +103,6 @@ struct raftnode_options {
     uint32_t install_ms;                /* an install that is not done is offered again after this; 0: 60 s */
     uint32_t inflight_entries;          /* submitted and not committed, per group; 0: 4096 */
     uint64_t inflight_bytes;            /* 0: 8 MiB; one entry alone may be larger */
-    uint64_t memory_bytes;              /* of recent entries that a group keeps in memory; older ones are read from the log; 0: 2 MiB */
 };
 
 struct raftnode_info {
@@ -107,13 +114,12 @@ struct raftnode_info {
     uint64_t stored;        /* up to here durable here */
     uint64_t commit, handed; /* handed: given to committed() */
     uint64_t snapshot;      /* index of the last one */
-    uint64_t log_bytes;     /* of entries behind the snapshot: what makes a new one worthwhile */
-    uint64_t memory_bytes;
+    uint64_t log_bytes;     /* of entries that are kept: what makes a new one worthwhile */
     struct raftnode_members members;      /* the latest, committed or not */
     uint64_t match[RAFTNODE_MEMBERS_MAX]; /* of the members, as far as this leader knows; else 0 */
 };
 
-/* log is open and recovered, and kept; only raftnode puts records into it. out is copied. Groups found in the log sleep until they are resumed. */
+/* log is open, and kept; only raftnode puts records into it. out is copied. Groups found in the log sleep until they are resumed. */
 struct raftnode *raftnode_new(const struct raftnode_options *options, struct raftlog *log, const struct raftnode_out *out);
 void raftnode_free(struct raftnode *n);
 
@@ -135,10 +141,10 @@ int raftnode_look(const struct raftnode *n, uint32_t group, struct raftnode_info
 void raftnode_tick(struct raftnode *n, uint64_t now);
 /* When tick has something to do next, at the latest. */
 uint64_t raftnode_next(const struct raftnode *n);
-/* One whole frame of a peer, as it came (cluster/wire.h). 0, or -EBADMSG: not a frame that raftnode understands; the connection should be closed. */
-int raftnode_receive(struct raftnode *n, uint64_t from, struct slice frame);
-/* The log's batch with this sequence number, and all before, are durable. */
-void raftnode_persisted(struct raftnode *n, uint64_t batch);
+/* A frame of a peer, one of Raft's or a probe. 0, or -EBADMSG: it makes no sense, the connection should be closed. */
+int raftnode_receive(struct raftnode *n, uint64_t from, const struct wire_frame *frame);
+/* More of the log is durable: see raftlog_durable. */
+void raftnode_persisted(struct raftnode *n);
 void raftnode_flush(struct raftnode *n);
 
 /* ---- leaders */
