@@ -29,7 +29,7 @@ enum space_mode { SPACE_HASH, SPACE_BUCKET, SPACE_RANGE, SPACE_MODES };
 const char *space_mode_name(enum space_mode m); /* "hash", "bucket", "range" */
 bool space_mode_parse(struct slice word, enum space_mode *m); /* any case */
 
-/* Limits of what stands in a map: a name or a bound longer than this is refused. */
+/* The longest name, and the longest key to split at. (A boundary may be any key, else a move could not get past a long one.) */
 enum { SPACES_NAME_MAX = 1024, SPACES_BOUND_MAX = 65536 };
 
 /* The keys [start, end) of one space, whole keys in byte order. An empty start is the beginning of the line (no key is less), an empty end its end. A bucket is one such range over the whole line. */
@@ -103,7 +103,6 @@ static inline uint32_t spaces_shard(const struct space_map *m, struct slice key,
 struct space_piece {
     struct slice start, end;       /* clamped to what was asked for; empty as in range_desc */
     bool hashed;                   /* its keys are spread over all shards by their hash: shard and id say nothing */
-    bool ordered;                  /* the shard keeps an index of its keys in order: bucket or range mode, also while moving in or out */
     uint32_t shard;
     uint64_t id, generation;
     const struct range_desc *desc; /* the whole descriptor; NULL if hashed or an unset bucket. Lives as long as the map. */
