@@ -151,7 +151,7 @@ int coldsegment_append(const struct coldsegments *all, struct coldsegment *s, st
 void coldsegment_appended(struct coldsegments *all, struct coldsegment *s, const uint32_t *offsets, uint32_t n, size_t records, uint64_t raw)
 {
     uint32_t first = s->written;
-    CHECK(n <= s->n - first);
+    CHECK(s->bytes + records <= UINT32_MAX && n <= s->n - first);
     for (uint32_t i = 0; i < n; i++) s->at[first + i] = (uint32_t)s->bytes + offsets[i];
     s->written += n;
     s->bytes += records;

@@ -25,7 +25,7 @@ struct coldsegment {
     int fd;             /* -1: nothing written yet */
     uint64_t bytes;     /* of the file */
     uint64_t raw_bytes; /* of the values in it, unpacked */
-    uint64_t put_bytes; /* raw bytes of all that was put */
+    uint64_t put_bytes; /* raw bytes of all that was put, with their keys */
     uint64_t live_bytes, values; /* records of the file that live; all values that live */
     uint32_t pins;
     uint32_t waiting;   /* writes that are still to come */

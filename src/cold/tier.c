@@ -21,7 +21,7 @@
 
 enum {
     BATCH_BYTES = 256 << 10,
-    SEGMENT_BYTES = 64 << 20, /* of raw values */
+    SEGMENT_BYTES = 64 << 20, /* of raw keys and values */
     PENDING_MAX = 8 << 20,
     PENDING_MIN = 4 * BATCH_BYTES,
     CLEAN_VALUES = 128,       /* that one step of cleaning moves */
@@ -76,12 +76,19 @@ static void bury_if_dead(struct tier *t, struct coldsegment *s)
 static void set_pending(struct tier *t, size_t bytes) { atomic_store_explicit(&t->pending, bytes, memory_order_relaxed); }
 static size_t pending(const struct tier *t) { return atomic_load_explicit(&t->pending, memory_order_relaxed); }
 
+/* What died while the segment was open was no reason to clean or to bury it; now it is. */
+static void seal_open(struct tier *t)
+{
+    struct coldsegment *s = t->open;
+    coldsegment_seal(&t->segments, s);
+    t->open = NULL;
+    t->clean_wanted |= coldsegment_needs_cleaning(s);
+    bury_if_dead(t, s);
+}
+
 static void new_batch(struct tier *t, size_t bytes)
 {
-    if (t->open && t->open->put_bytes >= SEGMENT_BYTES) {
-        coldsegment_seal(&t->segments, t->open);
-        t->open = NULL;
-    }
+    if (t->open && t->open->put_bytes >= SEGMENT_BYTES) seal_open(t);
     if (!t->open) t->open = coldsegment_new(&t->segments);
     struct batch *b = mem_zalloc(sizeof *b), **end = &t->queue;
     b->segment = t->open;
@@ -139,7 +146,7 @@ static struct chill_ref put(struct tier *t, struct slice key, struct slice value
     size_t bytes = HEAD_BYTES + key.n + value.n;
     if (!t->filling || t->filling->raw.len + bytes > t->filling->raw.cap) new_batch(t, bytes);
     struct batch *b = t->filling;
-    uint32_t slot = coldsegment_add(&t->segments, b->segment, (uint32_t)b->raw.len, value.n);
+    uint32_t slot = coldsegment_add(&t->segments, b->segment, (uint32_t)b->raw.len, bytes);
     b->n++;
     add_value(b, key, value);
     t->stats.values++;
@@ -414,9 +421,15 @@ static void clean_some(struct tier *t, struct coldsegment *s)
     buf_fini(&value);
 }
 
+static bool cleaning_is_due(const struct tier *t) { return t->moved && !t->moves_out && t->clean_wanted && !t->failing; }
+
 static bool clean(struct tier *t)
 {
-    if (!t->moved || t->moves_out || !t->clean_wanted || t->failing || !has_room(t, BATCH_BYTES)) return false;
+    if (!cleaning_is_due(t)) return false;
+    if (!has_room(t, BATCH_BYTES)) { /* then the buffer being filled is all there is to write, or it would have been written before this */
+        refuse(t);
+        return true;
+    }
     struct coldsegment *s = segment_to_clean(t);
     if (!s) return false;
     s->pins++;
@@ -455,7 +468,7 @@ static void wait_for_work(struct tier *t)
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += WAIT_MS / 1000;
     pthread_mutex_lock(&t->lock);
-    bool idle = !t->segments.dead && (t->failing || !t->queue || t->queue == t->filling) && (!t->clean_wanted || t->moves_out || t->failing || !t->moved);
+    bool idle = !t->segments.dead && (t->failing || !t->queue || t->queue == t->filling) && !cleaning_is_due(t);
     if (idle && !t->stop) pthread_cond_timedwait(&t->work, &t->lock, &until);
     pthread_mutex_unlock(&t->lock);
 }

@@ -243,6 +243,80 @@ static void a_full_disk_stops_putting_and_loses_nothing(void **state)
     world_free(w);
 }
 
+static void settle(struct world *w)
+{
+    for (int i = 0; i < 100000; i++) {
+        bool did = tier_step(w->tier);
+        tell_owners(w);
+        if (!did && !tier_step(w->tier)) return;
+    }
+    fail_msg("the tier does not come to rest");
+}
+
+static void a_file_whose_values_died_before_it_was_full_is_removed_when_it_is(void **state)
+{
+    struct world *w = world_new(4);
+    struct tier_stats s;
+    for (int i = 0; i < 300; i++) { /* more than a file takes, and nothing of it lives for long */
+        fill(w, 40, 6000);
+        tier_flush(w->tier);
+        settle(w);
+        for (uint32_t k = w->n - 40; k < w->n; k++) drop(w, &w->values[k]);
+    }
+    settle(w);
+    tier_check(w->tier);
+    tier_get_stats(w->tier, &s);
+    assert_int_equal(s.segments, 1);
+    assert_in_range(s.disk_bytes, 1, 12 << 20);
+    world_free(w);
+}
+
+static void long_keys_fill_a_file_as_values_do(void **state)
+{
+    enum { KEY_BYTES = 1 << 20, N = 200 };
+    struct world *w = world_new(5);
+    struct buf key = {0};
+    struct chill_ref refs[N];
+    struct tier_stats s;
+    for (uint32_t i = 0; i < N; i++) {
+        key.len = 0;
+        buf_printf(&key, "%u:", i);
+        while (key.len < KEY_BYTES) buf_add_str(&key, "a long key, ");
+        while (tier_put(w->tier, buf_slice(&key), SLICE("short"), &refs[i]) != TIER_TAKEN) assert_true(tier_step(w->tier));
+    }
+    tier_get_stats(w->tier, &s);
+    assert_in_range(s.segments, 3, 5); /* offsets in a file have 32 bits */
+    for (uint32_t i = 0; i < N; i++) tier_drop(w->tier, refs[i]);
+    tier_flush(w->tier);
+    settle(w);
+    tier_check(w->tier);
+    buf_fini(&key);
+    world_free(w);
+}
+
+static void a_large_value_in_the_buffer_does_not_keep_files_from_being_cleaned(void **state)
+{
+    struct world *w = world_new(6);
+    struct tier_stats s;
+    tier_set_pending_max(w->tier, 1 << 20);
+    fill(w, 11300, 6000);
+    tier_flush(w->tier);
+    settle(w);
+    fill(w, 60, 6000);
+    tier_flush(w->tier);
+    settle(w);
+    assert_int_equal(put(w, 3 << 20), TIER_TAKEN); /* it fills the buffers beyond what they may hold, and nothing comes after it */
+    for (uint32_t i = 0; i < 11000; i++)
+        if (i % 4) drop(w, &w->values[i]);
+    settle(w);
+    tier_get_stats(w->tier, &s);
+    assert_int_equal(s.cleaned, 1);
+    for (uint32_t i = 0; i < w->n; i++)
+        if (w->values[i].there) must_have(w, &w->values[i]);
+    tier_check(w->tier);
+    world_free(w);
+}
+
 /* One byte of the file after the other, and the file cut. */
 static void a_damaged_value_is_an_error_and_the_others_are_not(void **state)
 {
@@ -357,6 +431,9 @@ int main(void)
         cmocka_unit_test(nothing_that_died_in_the_buffer_is_written),
         cmocka_unit_test(what_is_pinned_can_be_read_after_it_was_dropped),
         cmocka_unit_test(a_full_disk_stops_putting_and_loses_nothing),
+        cmocka_unit_test(a_file_whose_values_died_before_it_was_full_is_removed_when_it_is),
+        cmocka_unit_test(long_keys_fill_a_file_as_values_do),
+        cmocka_unit_test(a_large_value_in_the_buffer_does_not_keep_files_from_being_cleaned),
         cmocka_unit_test(a_damaged_value_is_an_error_and_the_others_are_not),
         cmocka_unit_test(files_of_before_are_removed_and_others_left_alone),
         cmocka_unit_test(several_threads_put_get_and_drop),
