@@ -107,6 +107,12 @@ static void rig_exec_command(struct exec *x)
     watch_drop(w, &c->watches);
 }
 
+static void rig_each_queued(void *session, command_visit *one, void *ctx)
+{
+    const struct client *c = session;
+    for (uint32_t i = 0; i < c->queued; i++) one(ctx, c->queue[i].cmd, c->queue[i].argv, c->queue[i].argc, 0);
+}
+
 static void rig_watch_command(struct exec *x)
 {
     struct client *c = x->session;
@@ -130,7 +136,7 @@ static void rig_spin_command(struct exec *x)
 }
 
 static const struct command rig_rows[] = {
-    {.name = "exec", .fn = rig_exec_command, .arity = 1, .class = CLASS_LOCAL, .group = "test"},
+    {.name = "exec", .fn = rig_exec_command, .arity = 1, .class = CLASS_LOCAL, .each_inner = rig_each_queued, .group = "test"},
     {.name = "watch", .fn = rig_watch_command, .arity = -2, .class = CLASS_KEYED, .first_key = 1, .last_key = -1, .key_step = 1, .group = "test"},
     {.name = "unwatch", .fn = rig_unwatch_command, .arity = 1, .class = CLASS_LOCAL, .group = "test"},
     {.name = "spin", .fn = rig_spin_command, .arity = 3, .class = CLASS_KEYED, .first_key = 1, .last_key = 1, .key_step = 1, .group = "test"},
