@@ -24,6 +24,13 @@ def wait_for_end(c):
     return s
 
 
+def wait_until(what):
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def publish(c, url, *words):
     assert c.execute_command("SNAPSHOT.PUBLISH", url, *words) == "Publishing started"
     return wait_for_end(c)
@@ -166,6 +173,49 @@ def test_only_strings_of_the_database_that_have_not_expired_are_published(make_s
         assert s["state"] == "failed" and "no string" in s["error"]
         with serve(make_server, url).client() as r:
             assert r.dbsize() == 4
+
+
+def test_values_that_lie_in_the_cold_tier_are_published_as_they_are(make_server, tmp_path, url):
+    """All of them on disk, others read, changed, deleted and chilled again while it goes on: the snapshot has the moment of its cut."""
+    live = make_server(workers=3, data=tmp_path / "data", args=["--maxmemory", "64mb", "--maxmemory-policy", "cold"])
+    values = {f"key{i}": f"{i}:" + f"{i * 2654435761 % 2**32:08x}" * (10 + i % 50) for i in range(12000)}
+    stop, rounds = threading.Event(), [0]
+
+    def disturb():
+        with live.client() as other:
+            i = 0
+            while not stop.is_set():
+                key = f"key{i * 7919 % 6000 * 2}"
+                other.get(key)
+                other.append(key, "+")
+                other.execute_command("DEBUG", "CHILL", key)
+                other.delete(f"key{i * 104729 % 6000 * 2 + 1}")
+                rounds[0], i = rounds[0] + 1, i + 1
+
+    with live.client() as c:
+        c.mset(values)
+        c.hset("hash", mapping={f"f{i}": "x" * 100 for i in range(50)})
+        wait_until(lambda: c.execute_command("DEBUG", "CHILL") == 0 and c.info("cold")["cold_pending_bytes"] == 0)
+        assert c.info("cold")["cold_keys"] == len(values) + 1
+        s = published(c, url, "SHARDS", 4)
+        assert s["rows"] == len(values) and s["left_out"] == 1
+        assert c.info("cold")["cold_keys"] == len(values) + 1, "publishing warms nothing"
+        with serve(make_server, url).client() as r:
+            assert r.dbsize() == len(values)
+            for at in range(0, len(values), 1000):
+                keys = list(values)[at:at + 1000]
+                assert r.mget(keys) == [values[k] for k in keys]
+        t = threading.Thread(target=disturb)
+        t.start()
+        for _ in range(3):
+            s = published(c, url, "SHARDS", 2)
+            with serve(make_server, url).client() as r:
+                assert r.dbsize() == s["rows"]
+                for key in r.scan_iter(count=1000):
+                    assert r.get(key).rstrip("+") == values[key]
+        stop.set()
+        t.join()
+        assert rounds[0] > 10 and c.info("cold")["cold_read_errors"] == 0
 
 
 def test_keys_are_stored_as_the_encoding_says(make_server, tmp_path):

@@ -1,109 +1,10 @@
 /* Requests for cold values: what comes back at once, what goes to the readers, and what others do meanwhile. Readers and the tier's thread are real; workers run when the test lets them. */
-#include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <unistd.h>
 
 #include "base/rng.h"
-#include "rig.h"
-#include "shard/thaw.h"
+#include "coldrig.h"
 
-enum { WORKERS = 2, SHARDS = 3, WAIT_SECONDS = 60 };
-
-struct cold_rig {
-    struct rig *rig;
-    struct thaws *thaws;
-    struct tier *tier;
-    char dir[64];
-};
-
-static struct cold_rig cold_new(void)
-{
-    struct cold_rig c = {.dir = "/tmp/sherd-thaw-XXXXXX"};
-    struct buf error = {0};
-    assert_non_null(mkdtemp(c.dir));
-    c.rig = rig_new(WORKERS, SHARDS);
-    atomic_store(&c.rig->engine->count_bytes, true);
-    c.tier = tier_open(&file_disk, c.dir, NULL, &error);
-    assert_non_null(c.tier);
-    c.thaws = thaw_open(c.rig->engine, c.tier);
-    return c;
-}
-
-/* With no request under way and nothing that waits to be cleaned. */
-static void cold_free(struct cold_rig *c)
-{
-    rig_settle(c->rig);
-    tier_check(c->tier);
-    thaw_close(c->thaws);
-    rig_free(c->rig);
-    assert_int_equal(rmdir(c->dir), 0);
-}
-
-static struct tier_stats stats_of(const struct cold_rig *c)
-{
-    struct tier_stats s;
-    tier_get_stats(c->tier, &s);
-    return s;
-}
-
-/* Nothing here takes long; what never comes is told instead of waited for. */
-struct patience {
-    int64_t until_us;
-};
-
-static struct patience patience(void) { return (struct patience){clock_mono_us() + WAIT_SECONDS * INT64_C(1000000)}; }
-
-static void wait_a_moment(const struct patience *p, const char *what)
-{
-    RIG_CHECK(clock_mono_us() < p->until_us, "%s never came", what);
-    sched_yield();
-}
-
-static void wait_written(const struct cold_rig *c)
-{
-    struct patience p = patience();
-    tier_flush(c->tier);
-    while (stats_of(c).pending_bytes) wait_a_moment(&p, "the write");
-}
-
-/* Workers run until the client has its answer. */
-static void wait_answer(struct cold_rig *c, const struct client *who)
-{
-    struct patience p = patience();
-    while (rig_busy(who)) {
-        rig_settle(c->rig);
-        wait_a_moment(&p, "an answer");
-    }
-}
-
-static const struct entry *entry_of(const struct cold_rig *c, const char *key, struct place *at)
-{
-    store_peek(c->rig->engine->stores[rig_shard(c->rig, key)], 0, keyhash(slice_str(key), c->rig->engine->route.seed), slice_str(key), at);
-    return at->e;
-}
-
-static bool is_cold(const struct cold_rig *c, const char *key)
-{
-    struct place at;
-    return chill_is_cold(entry_of(c, key, &at));
-}
-
-/* The value goes to the tier's buffers, under the token of its shard. False: it is too small or cold already, or they are full. */
-static bool chill(struct cold_rig *c, const char *key)
-{
-    struct place at;
-    rig_hold(c->rig, rig_shard(c->rig, key));
-    bool goes = entry_of(c, key, &at) && chill_is_worth(at.store, at.e) && chill_out(at.store, at.db_id, at.e);
-    rig_let_go(c->rig, 0, rig_shard(c->rig, key));
-    return goes;
-}
-
-static void chill_to_disk(struct cold_rig *c, const char *key)
-{
-    assert_true(chill(c, key));
-    wait_written(c);
-}
+enum { WORKERS = 2, SHARDS = 3 };
 
 /* Values that are read go back when the request has run. */
 static void lend_all(struct cold_rig *c)
@@ -119,43 +20,43 @@ static void lend_all(struct cold_rig *c)
 
 static void a_value_that_is_still_in_the_buffers_comes_back_at_once(void **state)
 {
-    struct cold_rig c = cold_new();
+    struct cold_rig c = cold_new(WORKERS, SHARDS);
     struct client *who = rig_client(c.rig, 0);
     rig_do(who, "SET key " LONG);
-    assert_true(chill(&c, "key"));
-    assert_true(is_cold(&c, "key"));
+    assert_true(cold_chill(&c, "key"));
+    assert_true(cold_is(&c, "key"));
     rig_do(who, "GET key");
     rig_expect(who, "+OK\r\n" BULK(LONG));
-    assert_false(is_cold(&c, "key"));
-    assert_int_equal(stats_of(&c).reads, 0);
-    assert_int_equal(stats_of(&c).values, 0);
+    assert_false(cold_is(&c, "key"));
+    assert_int_equal(cold_stats(&c).reads, 0);
+    assert_int_equal(cold_stats(&c).values, 0);
     cold_free(&c);
 }
 
 static void whoever_waits_for_the_disk_holds_no_token(void **state)
 {
-    struct cold_rig c = cold_new();
+    struct cold_rig c = cold_new(WORKERS, SHARDS);
     struct client *who = rig_client(c.rig, 0), *other = rig_client(c.rig, 1);
     char near[32];
     rig_do(who, "SET key " LONG);
     who->out.len = 0;
-    chill_to_disk(&c, "key");
+    cold_chill_to_disk(&c, "key");
     rig_do(who, "GET key");
     assert_true(who->away);
     rig_do(other, "SET %s 1", rig_key(c.rig, near, "near", rig_shard(c.rig, "key")));
     rig_expect(other, "+OK\r\n");
     assert_true(who->away); /* its worker has not run */
-    wait_answer(&c, who);
+    cold_wait_answer(&c, who);
     rig_expect(who, BULK(LONG));
-    assert_false(is_cold(&c, "key"));
-    assert_int_equal(stats_of(&c).reads, 1);
-    assert_int_equal(stats_of(&c).values, 0);
+    assert_false(cold_is(&c, "key"));
+    assert_int_equal(cold_stats(&c).reads, 1);
+    assert_int_equal(cold_stats(&c).values, 0);
     cold_free(&c);
 }
 
 static void answers_stay_in_the_order_of_the_requests(void **state)
 {
-    struct cold_rig c = cold_new();
+    struct cold_rig c = cold_new(WORKERS, SHARDS);
     struct client *who = rig_client(c.rig, 1);
     for (int i = 0; i < 20; i++) rig_ask(who, "SET key%d %d:" LONG, i, i);
     rig_go(who);
@@ -164,9 +65,9 @@ static void answers_stay_in_the_order_of_the_requests(void **state)
     for (int i = 0; i < 20; i += 2) {
         char key[32];
         snprintf(key, sizeof key, "key%d", i);
-        assert_true(chill(&c, key));
+        assert_true(cold_chill(&c, key));
     }
-    wait_written(&c);
+    cold_wait_written(&c);
     for (int i = 0; i < 20; i++) {
         rig_ask(who, "EXISTS key%d", i);
         rig_ask(who, "GET key%d", i);
@@ -175,7 +76,7 @@ static void answers_stay_in_the_order_of_the_requests(void **state)
     rig_ask(who, "MGET key0 none key19");
     buf_printf(&who->expected, "*3\r\n$102\r\n0:" LONG "\r\n$-1\r\n$103\r\n19:" LONG "\r\n");
     rig_go(who);
-    wait_answer(&c, who);
+    cold_wait_answer(&c, who);
     buf_add_byte(&who->expected, '\0');
     rig_expect(who, who->expected.p);
     cold_free(&c);
@@ -185,48 +86,48 @@ static void answers_stay_in_the_order_of_the_requests(void **state)
 
 static void what_was_written_meanwhile_is_what_the_request_sees(void **state)
 {
-    struct cold_rig c = cold_new();
+    struct cold_rig c = cold_new(WORKERS, SHARDS);
     struct client *who = rig_client(c.rig, 0), *other = rig_client(c.rig, 1);
     rig_do(who, "SET key old-" LONG);
-    chill_to_disk(&c, "key");
+    cold_chill_to_disk(&c, "key");
     rig_do(who, "APPEND key +");
     assert_true(who->away);
     rig_do(other, "SET key new");
     rig_expect(other, "+OK\r\n");
-    wait_answer(&c, who);
+    cold_wait_answer(&c, who);
     rig_do(who, "GET key");
     rig_expect(who, "+OK\r\n:4\r\n$4\r\nnew+\r\n");
-    assert_int_equal(stats_of(&c).values, 0);
+    assert_int_equal(cold_stats(&c).values, 0);
     cold_free(&c);
 }
 
 static void a_value_that_went_cold_again_meanwhile_is_read_again(void **state)
 {
-    struct cold_rig c = cold_new();
+    struct cold_rig c = cold_new(WORKERS, SHARDS);
     struct client *who = rig_client(c.rig, 0), *other = rig_client(c.rig, 1);
     rig_do(who, "SET key old-" LONG);
     who->out.len = 0;
-    chill_to_disk(&c, "key");
+    cold_chill_to_disk(&c, "key");
     rig_do(who, "GET key");
     assert_true(who->away);
     rig_do(other, "SET key " LONG);
-    chill_to_disk(&c, "key");
-    wait_answer(&c, who);
+    cold_chill_to_disk(&c, "key");
+    cold_wait_answer(&c, who);
     rig_expect(who, BULK(LONG));
-    assert_int_equal(stats_of(&c).reads, 2);
+    assert_int_equal(cold_stats(&c).reads, 2);
     other->out.len = 0;
     cold_free(&c);
 }
 
 static void a_transaction_over_several_shards_runs_when_it_has_all_its_values(void **state)
 {
-    struct cold_rig c = cold_new();
+    struct cold_rig c = cold_new(WORKERS, SHARDS);
     struct client *who = rig_client(c.rig, 0), *other = rig_client(c.rig, 1);
     char keys[SHARDS][32];
     for (uint32_t i = 0; i < SHARDS; i++) {
         rig_do(who, "SET %s " LONG, rig_key(c.rig, keys[i], "key", i));
         rig_settle(c.rig);
-        chill_to_disk(&c, keys[i]);
+        cold_chill_to_disk(&c, keys[i]);
     }
     who->out.len = 0;
     for (uint32_t i = 0; i < SHARDS; i++) rig_queue(who, "APPEND %s +", keys[i]);
@@ -235,9 +136,9 @@ static void a_transaction_over_several_shards_runs_when_it_has_all_its_values(vo
     assert_true(who->away);
     rig_do(other, "SET %s x", keys[1]); /* no token is held while the disk is read */
     rig_expect(other, "+OK\r\n");
-    wait_answer(&c, who);
+    cold_wait_answer(&c, who);
     rig_expect(who, "*3\r\n:101\r\n:2\r\n:101\r\n");
-    assert_int_equal(stats_of(&c).values, 0);
+    assert_int_equal(cold_stats(&c).values, 0);
     cold_free(&c);
 }
 
@@ -245,40 +146,40 @@ static void a_transaction_over_several_shards_runs_when_it_has_all_its_values(vo
 
 static void a_value_that_is_not_worth_staying_is_only_lent(void **state)
 {
-    struct cold_rig c = cold_new();
+    struct cold_rig c = cold_new(WORKERS, SHARDS);
     struct client *who = rig_client(c.rig, 0);
     struct place at;
     lend_all(&c);
     rig_do(who, "SET key " LONG);
     who->out.len = 0;
-    chill_to_disk(&c, "key");
-    struct chill_ref before = chill_ref_of(entry_of(&c, "key", &at));
+    cold_chill_to_disk(&c, "key");
+    struct chill_ref before = chill_ref_of(cold_entry(&c, "key", &at));
     for (int i = 0; i < 3; i++) {
         rig_do(who, "GET key");
-        wait_answer(&c, who);
+        cold_wait_answer(&c, who);
         rig_expect(who, BULK(LONG));
-        assert_true(is_cold(&c, "key"));
-        assert_true(chill_same(chill_ref_of(entry_of(&c, "key", &at)), before));
+        assert_true(cold_is(&c, "key"));
+        assert_true(chill_same(chill_ref_of(cold_entry(&c, "key", &at)), before));
     }
     assert_int_equal(atomic_load(&c.thaws->lent), 3);
-    assert_int_equal(stats_of(&c).puts, 1);
+    assert_int_equal(cold_stats(&c).puts, 1);
     cold_free(&c);
 }
 
 static void a_value_that_was_changed_is_not_given_back(void **state)
 {
-    struct cold_rig c = cold_new();
+    struct cold_rig c = cold_new(WORKERS, SHARDS);
     struct client *who = rig_client(c.rig, 0);
     lend_all(&c);
     rig_do(who, "SET key " LONG);
-    chill_to_disk(&c, "key");
+    cold_chill_to_disk(&c, "key");
     rig_do(who, "APPEND key +");
-    wait_answer(&c, who);
-    assert_false(is_cold(&c, "key"));
+    cold_wait_answer(&c, who);
+    assert_false(cold_is(&c, "key"));
     rig_do(who, "STRLEN key");
     rig_expect(who, "+OK\r\n:101\r\n:101\r\n");
     assert_int_equal(atomic_load(&c.thaws->lent), 0);
-    assert_int_equal(stats_of(&c).values, 0);
+    assert_int_equal(cold_stats(&c).values, 0);
     cold_free(&c);
 }
 
@@ -297,20 +198,20 @@ static void spoil_files(const struct cold_rig *c)
 
 static void a_value_that_cannot_be_read_is_an_error_of_its_request_alone(void **state)
 {
-    struct cold_rig c = cold_new();
+    struct cold_rig c = cold_new(WORKERS, SHARDS);
     struct client *who = rig_client(c.rig, 0);
     rig_do(who, "SET bad " LONG);
     rig_do(who, "SET good 1");
     rig_settle(c.rig);
     who->out.len = 0;
-    chill_to_disk(&c, "bad");
+    cold_chill_to_disk(&c, "bad");
     spoil_files(&c);
     rig_ask(who, "GET good");
     rig_ask(who, "APPEND bad x");
     rig_ask(who, "MGET good bad");
     rig_ask(who, "EXISTS bad");
     rig_go(who);
-    wait_answer(&c, who);
+    cold_wait_answer(&c, who);
     size_t at = 0;
     assert_int_equal(rig_value(who, &at).type, '$');
     for (int i = 0; i < 2; i++) {
@@ -320,10 +221,10 @@ static void a_value_that_cannot_be_read_is_an_error_of_its_request_alone(void **
     }
     assert_int_equal(rig_value(who, &at).n, 1);
     assert_int_equal(at, who->out.len);
-    assert_true(is_cold(&c, "bad"));
-    assert_int_equal(stats_of(&c).read_errors, 2);
+    assert_true(cold_is(&c, "bad"));
+    assert_int_equal(cold_stats(&c).read_errors, 2);
     rig_do(who, "DEL bad");
-    assert_int_equal(stats_of(&c).values, 0);
+    assert_int_equal(cold_stats(&c).values, 0);
     cold_free(&c);
 }
 
@@ -341,19 +242,19 @@ static void set_filler(struct client *who, int i)
 
 static void what_cleaning_moves_is_found_by_its_owners(void **state)
 {
-    struct cold_rig c = cold_new();
+    struct cold_rig c = cold_new(WORKERS, SHARDS);
     struct client *who = rig_client(c.rig, 0);
-    struct patience p = patience();
+    struct patience p = cold_patience();
     char key[32];
     for (int i = 0; i < CLEAN_KEYS; i++) {
         set_filler(who, i);
         rig_settle(c.rig);
         who->out.len = 0;
         snprintf(key, sizeof key, "key%d", i);
-        while (!chill(&c, key)) wait_a_moment(&p, "room");
+        while (!cold_chill(&c, key)) cold_wait(&p, "room");
     }
-    wait_written(&c);
-    uint64_t segments = stats_of(&c).segments;
+    cold_wait_written(&c);
+    uint64_t segments = cold_stats(&c).segments;
     assert_true(segments > 1);
     for (int i = 0; i < CLEAN_KEYS; i++) {
         if (i % 4 == 0) continue;
@@ -361,24 +262,24 @@ static void what_cleaning_moves_is_found_by_its_owners(void **state)
         rig_settle(c.rig);
         who->out.len = 0;
     }
-    while (stats_of(&c).segments == segments) { /* the workers tell the owners */
+    while (cold_stats(&c).segments == segments) { /* the workers tell the owners */
         rig_settle(c.rig);
-        wait_a_moment(&p, "cleaning");
+        cold_wait(&p, "cleaning");
     }
-    struct tier_stats s = stats_of(&c);
+    struct tier_stats s = cold_stats(&c);
     assert_int_equal(s.cleaned, 1);
     assert_true(s.moved > 100);
     assert_int_equal(s.values, CLEAN_KEYS / 4);
     for (int i = 0; i < CLEAN_KEYS; i += 4) {
         char start[16];
         rig_do(who, "GETRANGE key%d 0 %d", i, snprintf(start, sizeof start, "%d:x", i) - 1);
-        wait_answer(&c, who);
+        cold_wait_answer(&c, who);
         size_t at = 0;
         struct rig_value v = rig_value(who, &at);
         assert_true(slice_eq(v.text, slice_str(start)));
         who->out.len = 0;
     }
-    assert_int_equal(stats_of(&c).read_errors, 0);
+    assert_int_equal(cold_stats(&c).read_errors, 0);
     cold_free(&c);
 }
 
@@ -454,7 +355,7 @@ struct walk_of_twins {
 /* How fast the disk is decides which ways the values took: the walk goes on until it has seen them all. */
 static bool has_seen_all(const struct walk_of_twins *w)
 {
-    struct tier_stats s = stats_of(&w->c);
+    struct tier_stats s = cold_stats(&w->c);
     for (uint32_t i = 0; i < TWIN_CLIENTS; i++)
         if (w->twins[i].asked < ASKED_MIN) return false;
     return w->chilled > 200 && s.reads > 100 && s.gets > s.reads + 20 && atomic_load(&w->c.thaws->lent) > 50;
@@ -468,7 +369,7 @@ static void take_a_step(struct walk_of_twins *w)
     case 0:
     case 1:
         twin_key(t, (uint32_t)rng_below(&w->rng, TWIN_KEYS), key);
-        w->chilled += chill(&w->c, key);
+        w->chilled += cold_chill(&w->c, key);
         if (rng_below(&w->rng, 2)) tier_flush(w->c.tier);
         break;
     case 2:
@@ -486,21 +387,21 @@ static void take_a_step(struct walk_of_twins *w)
 
 static void any_walk_answers_as_if_nothing_was_ever_cold(void **state)
 {
-    struct walk_of_twins w = {.c = cold_new()};
-    struct patience p = patience();
+    struct walk_of_twins w = {.c = cold_new(WORKERS, SHARDS)};
+    struct patience p = cold_patience();
     rng_init(&w.rng, 2026);
     for (uint32_t i = 0; i < TWIN_CLIENTS; i++) w.twins[i].who = rig_client(w.c.rig, i % WORKERS);
     while (!has_seen_all(&w)) {
         for (int i = 0; i < 20; i++) take_a_step(&w);
-        wait_a_moment(&p, "one of the ways");
+        cold_wait(&p, "one of the ways");
     }
     for (uint32_t i = 0; i < TWIN_CLIENTS; i++) {
         struct client *who = w.twins[i].who;
-        wait_answer(&w.c, who);
+        cold_wait_answer(&w.c, who);
         assert_int_equal(who->out.len, who->expected.len);
         assert_memory_equal(who->out.p, who->expected.p, who->expected.len);
     }
-    assert_int_equal(stats_of(&w.c).read_errors, 0);
+    assert_int_equal(cold_stats(&w.c).read_errors, 0);
     cold_free(&w.c);
 }
 
