@@ -76,7 +76,7 @@ struct raftlog_mark {
 /* A snapshot with everything up to mark->index is durable. If it came from a leader and index is behind last, all entries go and first is index + 1; if entries behind it do not belong to it, truncate
  * them in the same batch. The same index may be marked again, with a larger `first`. */
 void raftlog_put_mark(struct raftlog *l, uint32_t group, const struct raftlog_mark *mark);
-void raftlog_put_gone(struct raftlog *l, uint32_t group); /* nothing of it is needed any more; its number never comes back */
+void raftlog_put_gone(struct raftlog *l, uint32_t group); /* nothing of it is needed any more; if its number comes back, it begins anew */
 /* If the last record that was written stands in the last batch, an empty batch shall be written behind it. Only then can damage of that batch be told from a torn write. For moments of rest. */
 void raftlog_seal(struct raftlog *l);
 
