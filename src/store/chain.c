@@ -31,16 +31,21 @@ struct chain_limit chain_half(struct chain_limit limit)
 static size_t block_bytes(size_t cap) { return sizeof(struct chain_node) + cap; }
 static uint32_t used(const struct chain_node *n) { return n->end - n->start; }
 
-static struct chain_node *node_new(struct arena *a, size_t cap)
+static struct chain_node *node_new(struct arena *a, struct chain *c, size_t cap)
 {
     cap = (cap + 7) & ~(size_t)7; /* the arena would round it so: what it adds is ours to use */
     CHECK(cap <= UINT32_MAX);
     struct chain_node *n = arena_alloc(a, block_bytes(cap));
     *n = (struct chain_node){.cap = (uint32_t)cap};
+    c->bytes += arena_round(block_bytes(cap));
     return n;
 }
 
-static void node_free(struct arena *a, struct chain_node *n) { arena_release(a, n, block_bytes(n->cap)); }
+static void node_free(struct arena *a, struct chain *c, struct chain_node *n)
+{
+    c->bytes -= arena_round(block_bytes(n->cap));
+    arena_release(a, n, block_bytes(n->cap));
+}
 
 struct slice chain_pack(const struct chain_node *n)
 {
@@ -89,7 +94,7 @@ static void node_delete(struct arena *a, struct chain *c, struct chain_node *n)
     *(n->next ? &n->next->prev : &c->tail) = n->prev;
     if (c->finger == n) c->finger = NULL;
     c->nodes--;
-    node_free(a, n);
+    node_free(a, c, n);
 }
 
 /* ---- room in a node */
@@ -98,7 +103,7 @@ static void node_delete(struct arena *a, struct chain *c, struct chain_node *n)
 static struct chain_node *node_rebuild(struct arena *a, struct chain *c, struct chain_node *n, size_t cap, uint32_t start,
                                        uint32_t *at, uint32_t gap)
 {
-    struct chain_node *to = node_new(a, cap);
+    struct chain_node *to = node_new(a, c, cap);
     uint32_t before = *at - n->start;
     to->count = n->count;
     to->start = start;
@@ -109,7 +114,7 @@ static struct chain_node *node_rebuild(struct arena *a, struct chain *c, struct 
     *at = start + before;
     link_between(c, n->prev, to, n->next);
     if (c->finger == n) c->finger = to;
-    node_free(a, n);
+    node_free(a, c, n);
     return to;
 }
 
@@ -179,7 +184,7 @@ static struct chain_node *node_extend(struct arena *a, struct chain *c, struct c
 /* left and right become one node. */
 static struct chain_node *node_merge(struct arena *a, struct chain *c, struct chain_node *left, struct chain_node *right)
 {
-    struct chain_node *both = node_new(a, (size_t)used(left) + used(right));
+    struct chain_node *both = node_new(a, c, (size_t)used(left) + used(right));
     both->count = left->count + right->count;
     both->end = used(left) + used(right);
     memcpy(both->data, left->data + left->start, used(left));
@@ -188,8 +193,8 @@ static struct chain_node *node_merge(struct arena *a, struct chain *c, struct ch
     if (c->finger == right) c->finger_index -= left->count;
     if (c->finger == left || c->finger == right) c->finger = both;
     c->nodes--;
-    node_free(a, left);
-    node_free(a, right);
+    node_free(a, c, left);
+    node_free(a, c, right);
     return both;
 }
 
@@ -218,7 +223,7 @@ static void settle_around(struct arena *a, struct chain *c, struct chain_limit l
 /* The elements from place `at` on leave n for a new node behind it. */
 static struct chain_node *node_split(struct arena *a, struct chain *c, struct chain_node *n, uint32_t at, uint32_t index)
 {
-    struct chain_node *right = node_new(a, n->end - at);
+    struct chain_node *right = node_new(a, c, n->end - at);
     right->count = n->count - index;
     right->end = n->end - at;
     memcpy(right->data, n->data + at, right->end);
@@ -236,7 +241,7 @@ void chain_free(struct arena *a, struct chain *c)
 {
     for (struct chain_node *n = c->head, *next; n; n = next) {
         next = n->next;
-        node_free(a, n);
+        node_free(a, c, n);
     }
     arena_release(a, c, sizeof *c);
 }
@@ -245,7 +250,7 @@ void chain_adopt(struct arena *a, struct chain *c, struct slice elements, uint32
 {
     CHECK(c->nodes == 0);
     if (count == 0) return;
-    struct chain_node *n = node_new(a, elements.n);
+    struct chain_node *n = node_new(a, c, elements.n);
     memcpy(n->data, elements.p, elements.n);
     n->end = (uint32_t)elements.n;
     n->count = count;
@@ -294,7 +299,7 @@ void chain_push(struct arena *a, struct chain *c, struct chain_limit limit, bool
     struct chain_node *end = head ? c->head : c->tail;
     struct chain_node *n = end ? node_extend(a, c, limit, end, head, (uint32_t)size) : NULL;
     if (!n) {
-        n = node_new(a, size < FIRST_BYTES && limit.count > 1 ? FIRST_BYTES : size);
+        n = node_new(a, c, size < FIRST_BYTES && limit.count > 1 ? FIRST_BYTES : size);
         if (head) n->start = n->end = n->cap;
         node_insert(c, head ? NULL : end, n, head ? end : NULL);
         if (end) node_trim(a, c, end);
@@ -308,9 +313,9 @@ void chain_push(struct arena *a, struct chain *c, struct chain_limit limit, bool
 }
 
 /* A new node with one element. */
-static struct chain_node *node_of(struct arena *a, struct slice value)
+static struct chain_node *node_of(struct arena *a, struct chain *c, struct slice value)
 {
-    struct chain_node *n = node_new(a, pack_element_bytes(value.n));
+    struct chain_node *n = node_new(a, c, pack_element_bytes(value.n));
     n->end = (uint32_t)pack_write_element(n->data, value);
     n->count = 1;
     return n;
@@ -339,7 +344,7 @@ static struct chain_node *insert_at(struct arena *a, struct chain *c, struct cha
     struct chain_node *prev = index ? n : n->prev, *next = index ? n->next : n;
     if (index && next && chain_fits(limit, used(next) + size, next->count + 1ull)) return node_write(a, c, next, next->start, value);
     if (!index && prev && chain_fits(limit, used(prev) + size, prev->count + 1ull)) return node_write(a, c, prev, prev->end, value);
-    struct chain_node *alone = node_of(a, value);
+    struct chain_node *alone = node_of(a, c, value);
     node_insert(c, prev, alone, next);
     return alone;
 }
@@ -414,16 +419,11 @@ void chain_remove(struct arena *a, struct chain *c, struct chain_limit limit, ui
     if (c->finger) settle_around(a, c, limit, c->finger);
 }
 
-size_t chain_bytes(const struct chain *c)
-{
-    size_t bytes = arena_round(sizeof *c);
-    for (const struct chain_node *n = c->head; n; n = n->next) bytes += arena_round(block_bytes(n->cap));
-    return bytes;
-}
+size_t chain_bytes(const struct chain *c) { return arena_round(sizeof *c) + c->bytes; }
 
 void chain_check(const struct chain *c, struct chain_limit limit)
 {
-    uint64_t len = 0, nodes = 0, fingers = 0;
+    uint64_t len = 0, nodes = 0, bytes = 0, fingers = 0;
     const struct chain_node *prev = NULL;
     for (const struct chain_node *n = c->head; n; prev = n, n = n->next) {
         uint32_t walked = 0;
@@ -441,7 +441,8 @@ void chain_check(const struct chain *c, struct chain_limit limit)
         fingers += n == c->finger;
         len += n->count;
         nodes++;
+        bytes += arena_round(block_bytes(n->cap));
     }
-    CHECK(c->tail == prev && c->len == len && c->nodes == nodes); /* C4 */
+    CHECK(c->tail == prev && c->len == len && c->nodes == nodes && c->bytes == bytes); /* C4 */
     CHECK(fingers == (c->finger != NULL));                        /* C5 */
 }

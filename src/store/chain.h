@@ -35,6 +35,7 @@ struct chain {
     struct chain_node *head, *tail;
     uint64_t len; /* elements */
     uint64_t nodes;
+    uint64_t bytes; /* that the nodes occupy in the arena */
     struct chain_node *finger; /* where the last removal was; NULL if unknown. LREM removes at many places in a row, none far from the last */
     uint64_t finger_index;     /* of its first element */
 };
