@@ -1,8 +1,8 @@
 /* store_apply: the only function that changes a store.
  *
  * An op runs in three parts: find the key's entry, let the handler of its kind change it, tell those who want to know. Whatever a handler
- * does to an entry, it leaves the two tables pointing to it: `keys` always, `expiring` exactly if it has an expiry. An entry
- * that goes is unlinked by the handler and released at the very end, because the op's key may be its own. While a cut walks the store (store/cut.h), what
+ * does to an entry, it leaves the two tables pointing to it: `keys` always, `expiring` exactly if it has an expiry. The index of its key space, if that is
+ * ordered, hears of it when the handler is done. An entry that goes is unlinked by the handler and released at the very end, because the op's key may be its own. While a cut walks the store (store/cut.h), what
  * it has not passed yet is given to it before the handler runs. */
 #include "base/check.h"
 #include "base/keyhash.h"
@@ -18,6 +18,7 @@
 #include "store/kit.h"
 #include "store/list.h"
 #include "store/set.h"
+#include "store/spaceindex.h"
 #include "store/store.h"
 #include "store/zset.h"
 
@@ -360,6 +361,7 @@ static void flush_db(struct store *s, uint16_t id)
     if (taken) cut_take_db(db);
     s->cold -= db->cold;
     db_fill(s, db);
+    if (id == 0) spaceindex_restart(s);
     if (!taken) chill_bury(s, &old);
 }
 
@@ -368,8 +370,11 @@ static void swap_dbs(struct store *s, uint16_t a, uint16_t b)
     struct db *db = s->dbs[a];
     touch_replaced(s, a, b);
     touch_replaced(s, b, a);
+    bool spaces = (a == 0) != (b == 0); /* they belong to the number */
+    if (spaces) spaceindex_leave(s);
     __atomic_store_n(&s->dbs[a], s->dbs[b], __ATOMIC_RELEASE);
     __atomic_store_n(&s->dbs[b], db, __ATOMIC_RELEASE);
+    if (spaces) spaceindex_enter(s);
 }
 
 /* --- the op --- */
@@ -406,6 +411,7 @@ static struct db *new_db(struct store *s, uint16_t id)
     struct db *db = mem_zalloc(sizeof *db);
     db_fill(s, db);
     __atomic_store_n(&s->dbs[id], db, __ATOMIC_RELEASE);
+    if (id == 0) spaceindex_restart(s);
     return db;
 }
 
@@ -466,7 +472,10 @@ int64_t store_apply(struct store *s, const struct op *op, struct place *at)
     if (unlikely(c.e && chill_is_cold(c.e)) && store_needs_value(op->kind)) warm_up(&c);
     bool ahead = db && unlikely(db->walk != NULL) && cut_is_ahead(db, c.hash);
     if (ahead && c.e) cut_save(db, c.e);
+    struct spaceindex_was was = spaceindex_before(c.e);
     int64_t result = kinds[op->kind].run(&c);
+    if (unlikely(was.e)) spaceindex_changed(s, op->key, was, c.e);
+    else if (unlikely(s->is_ordered) && c.e && op->db == 0) spaceindex_offer(s, c.e);
     if (ahead && c.e) cut_mark(c.e);
     if (at) {
         at->db = db;

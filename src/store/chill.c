@@ -9,6 +9,7 @@
 #include "store/body.h"
 #include "store/image.h"
 #include "store/kit.h"
+#include "store/spaceindex.h"
 
 struct chill_grave {
     struct chill_grave *next;
@@ -42,13 +43,15 @@ static void repoint(struct table *t, uint64_t hash, const struct entry *old, str
     table_repoint(slot, now);
 }
 
-static void take_place(struct db *db, uint64_t hash, const struct entry *old, struct entry *now)
+static void take_place(struct store *s, struct db *db, uint64_t hash, const struct entry *old, struct entry *now)
 {
     CHECK((old->flags & ENTRY_EXPIRES) == (now->flags & ENTRY_EXPIRES));
     memcpy(now->access, old->access, sizeof now->access);
     now->flags |= old->flags & ENTRY_AFTER_CUT; /* a cut that comes by must judge it as it would have judged the old one */
     repoint(&db->keys, hash, old, now);
     if (old->flags & ENTRY_EXPIRES) repoint(&db->expiring, hash, old, now);
+    struct spaceindex_was was = spaceindex_before(old);
+    if (was.e) spaceindex_changed(s, entry_key(now), was, now);
 }
 
 static struct kit kit_of(struct store *s, struct arena *a) { return (struct kit){a, s->seed, &s->rng, s->limits, 0}; }
@@ -84,7 +87,7 @@ static struct entry *make_cold(struct store *s, struct db *db, uint64_t hash, st
 {
     struct entry *cold = entry_new(db->arena, entry_type(e), ENC_COLD, entry_key(e), sizeof ref, entry_expiry_ms(e));
     memcpy(entry_value_ptr(cold), &ref, sizeof ref);
-    take_place(db, hash, e, cold);
+    take_place(s, db, hash, e, cold);
     struct kit k = kit_of(s, db->arena);
     body_drop(&k, e);
     entry_release(db->arena, e);
@@ -126,7 +129,7 @@ bool chill_warm(struct place *at, struct slice bytes, bool lent)
     struct kit k = kit_of(s, at->db->arena);
     struct entry *warm = read_in(&k, bytes, cold);
     if (!warm) return false;
-    take_place(at->db, at->hash, cold, warm);
+    take_place(s, at->db, at->hash, cold, warm);
     count_out(s, at->db);
     if (!lent) s->tier->drop(s->tier->ctx, ref);
     entry_release(at->db->arena, cold);

@@ -14,8 +14,8 @@
  * bytes on) has room behind it, so APPEND does not copy each time.
  * Nothing in an entry is aligned: use the accessors.
  *
- * Entries live in an arena, are reached through exactly one slot of the keyspace table (and, if they expire, one of the expiry table), and move
- * when they are resized: never keep an entry pointer over a change. */
+ * Entries live in an arena, are reached through exactly one slot of the keyspace table (and, if they expire, one of the expiry table; if their key space is ordered, its index),
+ * and move when they are resized: never keep an entry pointer over a change. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,6 +43,7 @@ enum {
     ENTRY_WIDTH_SHIFT = 2, /* bits 2-3: 0 = 1 byte, 1 = 2 bytes, 2 = 4 bytes + 4 bytes capacity */
     ENTRY_WIDTH_MASK = 3 << 2,
     ENTRY_AFTER_CUT = 1 << 4, /* changed since the cut that is being walked, and ahead of the walk (store/cut.h) */
+    ENTRY_ORDERED = 1 << 5,   /* it is in the index of its key space (store/spaceindex.h) */
     ENTRY_WIDE_MIN = 4096 - 64,
 };
 

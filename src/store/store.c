@@ -13,6 +13,7 @@
 #include "store/set.h"
 #include "store/zset.h"
 #include "store/hotkeys.h"
+#include "store/spaceindex.h"
 
 struct store *store_new(uint64_t seed, const struct store_limits *limits, uint64_t rng_seed)
 {
@@ -166,10 +167,12 @@ static void move_entry(void *ctx, struct entry *e)
     size_t bytes = entry_bytes(e);
     if (!arena_is_leaving(e, bytes)) return;
     uint64_t hash = keyhash(entry_key(e), c->store->seed);
+    struct spaceindex_was was = spaceindex_before(e);
     struct entry *now = arena_alloc(c->db->arena, bytes);
     memcpy(now, e, bytes);
     table_repoint(table_find_entry(&c->db->keys, hash, e), now);
     if (e->flags & ENTRY_EXPIRES) table_repoint(table_find_entry(&c->db->expiring, hash, e), now);
+    if (was.e) spaceindex_changed(c->store, entry_key(now), was, now);
     arena_release(c->db->arena, e, bytes);
 }
 
@@ -318,12 +321,13 @@ uint64_t store_digest(struct store *s)
 
 /* --- checking --- */
 
-static void db_check(const struct store *s, struct db *db)
+/* `more`: what of its arena is in use beside entries and their tables. */
+static void db_check(const struct store *s, struct db *db, size_t more)
 {
     table_check(&db->keys);
     table_check(&db->expiring);
     arena_check(db->arena);
-    size_t bytes = table_bytes(&db->keys) + table_bytes(&db->expiring);
+    size_t bytes = table_bytes(&db->keys) + table_bytes(&db->expiring) + more;
     uint64_t expiring = 0, cold = 0;
     struct table_iter it;
     table_iter_init(&it, &db->keys);
@@ -345,8 +349,9 @@ void store_check(const struct store *s)
     uint64_t cold = 0;
     for (unsigned i = 0; i < STORE_DBS; i++) {
         if (!s->dbs[i]) continue;
-        db_check(s, s->dbs[i]);
+        db_check(s, s->dbs[i], i ? 0 : spaceindex_bytes(s));
         cold += s->dbs[i]->cold;
     }
     CHECK(cold == s->cold);
+    spaceindex_check(s);
 }
