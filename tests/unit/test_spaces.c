@@ -1,4 +1,5 @@
-/* The map of key spaces: by hand where an answer can be read off, and a random walk of changes against a naive twin that knows the place of each of some thousand keys one by one. */
+/* The map of key spaces: by hand where an answer can be read off, and a random walk of changes against a naive twin that knows the place of each of some thousand keys one by one. The records that the
+ * changes leave behind must make the same map at any time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +12,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "route/keyspace.h"
-#include "route/spaces.h"
+#include "route/spacerecord.h"
 
 static const struct route four = {.seed = 42, .shards = 4};
 
@@ -215,7 +216,7 @@ static void intervals_of_the_hash_split_and_merge(void **state)
 
 /* ---- the model */
 
-enum { TWIN_KEYS = 2500, TWIN_IDS = 8192, TWIN_NAMES = 6, TWIN_STEPS = 1500, PIECES_MAX = 4 };
+enum { TWIN_KEYS = 2500, TWIN_IDS = 8192, TWIN_NAMES = 6, TWIN_STEPS = 1500, TWIN_RECORDS = 2048, PIECES_MAX = 4 };
 
 static const char *const twin_names[TWIN_NAMES] = {"a", "users", "users/x", "b", "", "zz"};
 
@@ -239,6 +240,8 @@ struct twin {
     uint64_t last_id;
     struct space_map *map;
     struct rng rng;
+    struct spacerecord records[TWIN_RECORDS]; /* what the system databases hold, in no order */
+    uint32_t n_records;
 };
 
 static struct twin *twin_new(uint64_t seed)
@@ -263,8 +266,15 @@ static struct twin *twin_new(uint64_t seed)
     return t;
 }
 
+static void record_free(struct spacerecord *r)
+{
+    mem_free((void *)r->key.p);
+    mem_free((void *)r->value.p);
+}
+
 static void twin_free(struct twin *t)
 {
+    for (uint32_t i = 0; i < t->n_records; i++) record_free(&t->records[i]);
     spaces_unref(t->map);
     mem_free(t);
 }
@@ -423,6 +433,38 @@ static void compare_keys(const struct twin *t)
     }
 }
 
+static struct slice dup_slice(struct slice s) { return slice_of(mem_dup(s.p, s.n), s.n); }
+
+/* As a store would: a key is there once in each shard, and only what is there can be removed. */
+static void keep_record(void *ctx, const struct spacerecord *r, bool remove)
+{
+    struct twin *t = ctx;
+    uint32_t i = 0;
+    while (i < t->n_records && !(t->records[i].shard == r->shard && slice_eq(t->records[i].key, r->key))) i++;
+    assert_true(i < t->n_records || !remove);
+    if (i < t->n_records) {
+        assert_true(remove || !slice_eq(t->records[i].value, r->value));
+        record_free(&t->records[i]);
+        t->records[i] = t->records[--t->n_records];
+    }
+    if (remove) return;
+    assert_true(t->n_records < TWIN_RECORDS);
+    t->records[t->n_records++] = (struct spacerecord){.shard = r->shard, .key = dup_slice(r->key), .value = dup_slice(r->value)};
+}
+
+static void no_difference(void *ctx, const struct spacerecord *r, bool remove) { fail_msg("%s %.*s differs", remove ? "removed" : "put", (int)r->key.n, r->key.p); }
+
+static void compare_records(struct twin *t)
+{
+    struct space_map *back = spacerecord_map(&four, SPACE_HASH, t->map->version, t->records, t->n_records, &why);
+    if (!back) fail_msg("%.*s", (int)why.len, why.p);
+    spaces_check(back);
+    spacerecord_diff(back, t->map, no_difference, NULL);
+    spacerecord_diff(t->map, back, no_difference, NULL);
+    spaces_unref(t->map);
+    t->map = back;
+}
+
 struct seen {
     struct twin *t;
     uint32_t name;
@@ -476,7 +518,9 @@ static void a_random_walk_of_changes_agrees_with_a_twin_that_knows_every_key(voi
             why.len = 0;
             if (made) {
                 done[which]++;
+                spacerecord_diff(t->map, made, keep_record, t);
                 become(&t->map, made);
+                if (done[which] % 4 == 0) compare_records(t);
                 compare_keys(t);
             } else {
                 refused++;
