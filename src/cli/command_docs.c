@@ -25,6 +25,7 @@ static const char *where(const struct command *c)
     switch (c->class) {
     case CLASS_LOCAL: return "connection";
     case CLASS_KEYED: return "its keys";
+    case CLASS_SPACE: return "the shards of a key space";
     case CLASS_ALL: return "all shards at once";
     case CLASS_EACH: return "each shard in turn";
     case CLASS_CURSOR: return "the shard its cursor names, and on";

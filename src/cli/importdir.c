@@ -11,7 +11,7 @@
 #include "dump/dumpset.h"
 #include "io/file.h"
 #include "log/logdir.h"
-#include "route/route.h"
+#include "route/place.h"
 #include "server/datadir.h"
 
 enum {
@@ -90,7 +90,7 @@ static int write_lane(struct importdir *d, uint32_t shard, struct buf *error)
 static int put(struct import_sink *s, uint16_t db, const struct rdbfile_item *key, struct buf *error)
 {
     struct importdir *d = (struct importdir *)s;
-    uint32_t shard = route_shard(&d->route, keyhash(key->key, d->route.seed));
+    uint32_t shard = route_key(&d->route, key->key, keyhash(key->key, d->route.seed));
     struct lane *lane = &d->lanes[shard];
     dumpfile_add_image(&lane->raw, db, key->key, key->expiry_ms, key->image);
     lane->entries++;

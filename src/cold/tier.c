@@ -392,7 +392,7 @@ static void add_move(struct tier *t, struct chill_ref from, struct slice key, st
         m->cap = m->cap * 2 + 16;
         m->move = mem_resize(m->move, m->cap * sizeof *m->move);
     }
-    m->move[m->n++] = (struct tier_move){from, put(t, key, value), m->keys.len, key.n};
+    m->move[m->n++] = (struct tier_move){.from = from, .to = put(t, key, value), .key_at = m->keys.len, .key_len = key.n};
     buf_add_slice(&m->keys, key);
     t->stats.moved++;
 }

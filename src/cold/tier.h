@@ -27,6 +27,7 @@ struct tier;
 struct tier_move {
     struct chill_ref from, to;
     size_t key_at, key_len; /* in keys */
+    bool told;              /* the shard that has it knows */
 };
 struct tier_moves {
     struct tier_move *move;

@@ -12,6 +12,7 @@
 enum command_class {
     CLASS_LOCAL,  /* needs no shard: answered where the connection lives; a barrier in a pipeline */
     CLASS_KEYED,  /* the shards of its keys, one or several, all held at once: atomic */
+    CLASS_SPACE,  /* the shards that a part of a key space lies in, all held at once: atomic; `extent` says which part */
     CLASS_ALL,    /* all shards, all held at once: atomic */
     CLASS_EACH,   /* every shard in turn, one held at a time; fn runs once per shard, x->shard tells which */
     CLASS_CURSOR, /* as CLASS_EACH, from the shard that the cursor in argv[1] names on and until the command sets x->done */
@@ -54,6 +55,8 @@ struct command {
     /* CLASS_KEYED whose arguments may name keys only by a pattern (SORT BY and GET): true if this call must hold all shards, as CLASS_ALL does.
      * NULL: never. */
     bool (*needs_all)(const struct slice *argv, uint32_t argc);
+    /* CLASS_SPACE: the keys [start, end) of this space, ends empty where there are none. False: the arguments are wrong; the command runs with no shard held and answers that. */
+    bool (*extent)(const struct slice *argv, uint32_t argc, struct slice *space, struct slice *start, struct slice *end);
     /* CMD_KEY_ONLY but for some calls (SET with GET): true if this is one of them. NULL: never. */
     bool (*needs_values)(const struct slice *argv, uint32_t argc);
     /* A command that runs others (EXEC): calls one() for each that it would run now, with its database. NULL: it runs none. */

@@ -26,9 +26,9 @@ uint64_t exec_hash(struct exec *x, struct slice key)
     return keyhash(key, x->route->seed);
 }
 
-struct store *exec_store(struct exec *x, uint64_t hash)
+struct store *exec_store(struct exec *x, struct slice key, uint64_t hash)
 {
-    struct store *s = x->stores[route_shard(x->route, hash)];
+    struct store *s = x->stores[route_key(x->route, key, hash)];
     CHECK(s); /* a command touches only the shards of the keys that its row names */
     return s;
 }
@@ -41,7 +41,7 @@ static void meet_cold(struct exec *x, struct place *at)
 void exec_find(struct exec *x, struct slice key, struct place *at)
 {
     uint64_t hash = exec_hash(x, key);
-    struct store *s = exec_store(x, hash);
+    struct store *s = exec_store(x, key, hash);
     hotkeys_hit(s->hotkeys, s->now_ms, x->db, hash, key);
     if (unlikely(x->no_touch)) store_look(s, x->db, hash, key, at);
     else store_find(s, x->db, hash, key, at);
@@ -51,7 +51,7 @@ void exec_find(struct exec *x, struct slice key, struct place *at)
 void exec_peek(struct exec *x, struct slice key, struct place *at)
 {
     uint64_t hash = exec_hash(x, key);
-    struct store *s = exec_store(x, hash);
+    struct store *s = exec_store(x, key, hash);
     hotkeys_hit(s->hotkeys, s->now_ms, x->db, hash, key);
     store_peek(s, x->db, hash, key, at);
     if (unlikely(at->e && chill_is_cold(at->e))) meet_cold(x, at);

@@ -10,7 +10,7 @@
 #include "base/rng.h"
 #include "base/slice.h"
 #include "resp/reply.h"
-#include "route/route.h"
+#include "route/place.h"
 #include "store/store.h"
 
 struct command;
@@ -61,7 +61,7 @@ struct exec {
 
 /* ---- the keyspace */
 uint64_t exec_hash(struct exec *x, struct slice key);
-struct store *exec_store(struct exec *x, uint64_t hash);
+struct store *exec_store(struct exec *x, struct slice key, uint64_t hash);
 void exec_find(struct exec *x, struct slice key, struct place *at);  /* counts a hit or miss, and as a use unless no_touch */
 void exec_peek(struct exec *x, struct slice key, struct place *at);
 /* Both find values that are in memory, unless the command needs none (CMD_KEY_ONLY): those of its keys were read before it began, and one that is found cold all the same

@@ -237,7 +237,7 @@ static void cmd_scan(struct exec *x)
 static void peek_in(struct exec *x, uint16_t db, struct slice key, struct place *at)
 {
     uint64_t hash = exec_hash(x, key);
-    store_peek(exec_store(x, hash), db, hash, key, at);
+    store_peek(exec_store(x, key, hash), db, hash, key, at);
 }
 
 /* Value and expiry of `from` also become those of `to`, which may be in another shard or database. */

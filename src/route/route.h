@@ -7,9 +7,12 @@
 
 #include "base/keyhash.h"
 
+struct space_map;
+
 struct route {
     uint64_t seed;
     uint32_t shards; /* >= 1 */
+    const struct space_map *_Atomic map; /* of key spaces (route/place.h); NULL: every key is where its hash says */
 };
 
 static inline uint32_t route_shard(const struct route *r, uint64_t hash) { return (uint32_t)(hash % r->shards); }

@@ -172,7 +172,7 @@ static void prefetch(const struct conn *c, const struct task *t, const struct re
 {
     const struct engine *e = c->front->worker.engine;
     if (r->have_hash) store_prefetch(e->stores[r->shard], c->db, r->hash);
-    for (uint32_t i = 0; i < r->n_hashes; i++) {
+    for (uint32_t i = 0; i < r->n_hashes && !route_map(&e->route); i++) {
         uint64_t hash = t->hashes[r->first_hash + i];
         store_prefetch(e->stores[route_shard(&e->route, hash)], c->db, hash);
     }

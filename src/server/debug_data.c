@@ -48,7 +48,7 @@ void debug_data_object(struct exec *x)
     buf_printf(&text, "Value at:%p refcount:1 encoding:%s serializedlength:%zu lru:%u lru_seconds_idle:%lld", (void *)at.e,
                objects_encoding_name(at.e), image_bytes(at.e), access, l->lfu ? 0LL : (long long)evict_idle_ms(x->now_ms, access) / 1000);
     if (l->lfu) buf_printf(&text, " lfu_freq:%u", evict_freq(l, x->now_ms, access));
-    buf_printf(&text, " type:%s shard:%u", objects_type_name(entry_type(at.e)), route_shard(x->route, at.hash));
+    buf_printf(&text, " type:%s shard:%u", objects_type_name(entry_type(at.e)), route_key(x->route, at.key, at.hash));
     buf_add_byte(&text, '\0');
     reply_simple(&x->out, text.p);
     buf_fini(&text);
@@ -346,7 +346,7 @@ static uint64_t chill_key(struct exec *x, struct slice key)
 {
     struct place at;
     uint64_t hash = exec_hash(x, key);
-    store_peek(exec_store(x, hash), x->db, hash, key, &at);
+    store_peek(exec_store(x, key, hash), x->db, hash, key, &at);
     return at.e && !chill_is_cold(at.e) && chill_out(at.store, at.db_id, at.e);
 }
 

@@ -9,7 +9,7 @@
 #include "dump/dumpset.h"
 #include "io/file.h"
 #include "log/logdir.h"
-#include "route/route.h"
+#include "route/place.h"
 #include "server/loader.h"
 #include "store/chill.h"
 #include "store/image.h"
@@ -89,7 +89,7 @@ static void move_db(struct lane *l, const struct store *from, uint16_t db)
     struct table_iter it;
     table_iter_init(&it, &from->dbs[db]->keys);
     for (struct entry *e; l->rc == 0 && (e = table_iter_next(&it));)
-        if (route_shard(route, keyhash(entry_key(e), route->seed)) == l->shard) move_entry(l, from, db, e);
+        if (route_key(route, entry_key(e), keyhash(entry_key(e), route->seed)) == l->shard) move_entry(l, from, db, e);
 }
 
 static uint64_t keys_of(const struct move *m, uint16_t db)

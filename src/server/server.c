@@ -31,6 +31,7 @@
 #include "server/stats.h"
 #include "server/subscribe.h"
 #include "server/totals.h"
+#include "server/transactions.h"
 #include "shard/journal.h"
 #include "shard/thaw.h"
 #include "shard/walk.h"
@@ -140,7 +141,7 @@ static void build(struct server *s, unsigned workers, uint64_t seed)
     s->config->on_change_ctx = s;
     apply_config(s);
     notify_install(s);
-    s->engine->hooks = (struct engine_hooks){.slow = slowlog_note, .error = stats_note_error, .ctx = s};
+    s->engine->hooks = (struct engine_hooks){.slow = slowlog_note, .error = stats_note_error, .route = transactions_route_again, .ctx = s};
 }
 
 static void tear_down(struct server *s)

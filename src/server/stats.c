@@ -263,7 +263,7 @@ static void shards_command(struct exec *x)
 }
 
 /* STATS.SHARD key: the number of the shard where the key lives, or would. */
-static void shard_command(struct exec *x) { reply_int(&x->out, route_shard(x->route, exec_hash(x, x->argv[1]))); }
+static void shard_command(struct exec *x) { reply_int(&x->out, route_key(x->route, x->argv[1], exec_hash(x, x->argv[1]))); }
 
 static const struct command rows[] = {
     {.name = "stats.hotkeys", .fn = hotkeys_command, .arity = -1, .class = CLASS_EACH, .flags = CMD_READONLY | CMD_STALE,

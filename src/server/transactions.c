@@ -67,6 +67,15 @@ static bool add_command(const struct routing *to, const struct engine *e, const 
     return all;
 }
 
+static void add_shards(struct conn *c, const struct engine *e, struct task *t, struct request *r)
+{
+    struct routing to = {t, r};
+    bool all = false;
+    for (uint32_t i = 0; i < c->multi.n; i++) all |= add_command(&to, e, &c->multi, &c->multi.commands[i]);
+    watch_shards(&c->watches, add_watched_shard, &to);
+    if (all) task_add_all_shards(t, r, e);
+}
+
 static bool has_room(struct conn *c)
 {
     struct server *s = c->front->server;
@@ -79,13 +88,17 @@ void transactions_route(struct conn *c, struct request *r)
     c->multi.out_of_memory = !has_room(c);
     if (c->multi.out_of_memory) return;
     const struct engine *e = c->front->worker.engine;
-    struct routing to = {&c->batch->task, r};
-    r->first_shard = to.task->n_shards;
+    r->routed = route_version(&e->route);
+    r->first_shard = c->batch->task.n_shards;
     r->n_shards = 0;
-    bool all = false;
-    for (uint32_t i = 0; i < c->multi.n; i++) all |= add_command(&to, e, &c->multi, &c->multi.commands[i]);
-    watch_shards(&c->watches, add_watched_shard, &to);
-    if (all) task_add_all_shards(to.task, r, e);
+    add_shards(c, e, &c->batch->task, r);
+}
+
+void transactions_route_again(void *ctx, struct task *t, struct request *r)
+{
+    struct conn *c = t->session;
+    struct server *s = ctx;
+    if (c->in_multi && !c->multi.broken && !c->multi.out_of_memory) add_shards(c, s->engine, t, r);
 }
 
 /* ---- commands */

@@ -1,6 +1,7 @@
 #include "shard/engine.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -12,6 +13,11 @@
 /* How often a worker empties a mailbox that keeps filling before the token goes to the home worker's inbox: a helper soon, so that no connection's thread is captured
  * by a hot shard; the home worker later, to itself, so that its connections and other shards have their turn in between. */
 enum { HELPER_ROUNDS = 4, HOME_ROUNDS = 16 };
+
+struct engine_maps { /* a list, and its lock */
+    pthread_mutex_t lock;
+    struct old_map *first;
+};
 
 struct engine *engine_new(uint32_t shards, uint64_t seed, uint64_t r, const struct command_table *commands)
 {
@@ -33,6 +39,8 @@ struct engine *engine_new(uint32_t shards, uint64_t seed, uint64_t r, const stru
     e->ticks_per_ms = (uint64_t)(1000 * clock_ticks_per_us());
     atomic_init(&e->slow_ticks, UINT64_MAX);
     e->stores = mem_zalloc(shards * sizeof *e->stores);
+    e->maps = mem_zalloc(sizeof *e->maps);
+    pthread_mutex_init(&e->maps->lock, NULL);
     e->shards = aligned_alloc(_Alignof(struct shard), shards * sizeof *e->shards);
     CHECK(e->shards);
     memset(e->shards, 0, shards * sizeof *e->shards);
@@ -44,8 +52,57 @@ struct engine *engine_new(uint32_t shards, uint64_t seed, uint64_t r, const stru
     return e;
 }
 
+/* ---- maps: an old one is freed when every worker has been seen between two pieces of work, for none looks at a map longer than that */
+
+struct old_map {
+    struct mail mail;
+    struct old_map *next;
+    struct engine *engine;
+    struct space_map *map;
+    uint32_t seen; /* workers */
+};
+
+static void forget_map(struct engine *e, struct old_map *o)
+{
+    pthread_mutex_lock(&e->maps->lock);
+    struct old_map **at = &e->maps->first;
+    while (*at != o) at = &(*at)->next;
+    *at = o->next;
+    pthread_mutex_unlock(&e->maps->lock);
+    spaces_unref(o->map);
+    mem_free(o);
+}
+
+static void pass_worker(struct worker *w, struct mail *m)
+{
+    struct old_map *o = (struct old_map *)m;
+    if (++o->seen == o->engine->n_workers) forget_map(o->engine, o);
+    else engine_send(o->engine, o->seen, m);
+}
+
+void engine_set_map(struct engine *e, struct worker *w, struct space_map *m)
+{
+    struct space_map *before = (struct space_map *)atomic_exchange(&e->route.map, m);
+    CHECK(!before || before->version < m->version);
+    if (!before || !w) {
+        spaces_unref(before);
+        return;
+    }
+    struct old_map *o = mem_zalloc(sizeof *o);
+    *o = (struct old_map){.mail.to_worker = pass_worker, .engine = e, .map = before};
+    pthread_mutex_lock(&e->maps->lock);
+    o->next = e->maps->first;
+    e->maps->first = o;
+    pthread_mutex_unlock(&e->maps->lock);
+    engine_send(e, 0, &o->mail);
+}
+
 void engine_free(struct engine *e)
 {
+    while (e->maps->first) forget_map(e, e->maps->first);
+    pthread_mutex_destroy(&e->maps->lock);
+    mem_free(e->maps);
+    spaces_unref((struct space_map *)atomic_load(&e->route.map));
     for (uint32_t i = 0; i < e->route.shards; i++) store_free(e->stores[i]);
     free(e->shards);
     mem_free(e->stores);

@@ -26,12 +26,13 @@
 #include "base/hist.h"
 #include "base/rng.h"
 #include "command/command.h"
-#include "route/route.h"
+#include "route/place.h"
 #include "store/store.h"
 
 struct worker;
 struct shard;
 struct task;
+struct request;
 struct engine;
 struct thaws;
 struct wal;
@@ -100,6 +101,8 @@ struct worker {
 struct engine_hooks { /* what the server adds; called on any worker thread; may be NULL */
     void (*slow)(void *ctx, const struct task *t, const struct exec *x, uint64_t ticks); /* a command took slow_ticks or longer */
     void (*error)(void *ctx, struct worker *w, struct slice text);                       /* a command answered an error */
+    /* A request that runs others (EXEC) has to find its shards again: as it did at first, with task_add_shard. */
+    void (*route)(void *ctx, struct task *t, struct request *r);
     void *ctx;
 };
 
@@ -121,6 +124,7 @@ struct engine {
     atomic_bool track_latency;
     atomic_bool reads_wait;  /* answers of reads wait for the log as those of writes do: the policy is to sync every write */
     atomic_bool count_bytes; /* publish each shard's bytes after every command: maxmemory is set */
+    struct engine_maps *maps; /* those of before that some worker may still be looking at */
 };
 
 /* Shards without workers yet; hooks, host and limits are the caller's to fill before the first command. seed is that of the key hash; r is a random number, a
@@ -129,6 +133,10 @@ struct engine *engine_new(uint32_t shards, uint64_t seed, uint64_t r, const stru
 void engine_free(struct engine *e);
 void engine_init_worker(struct worker *w, struct engine *e); /* joins the engine, which keeps it; before the threads start */
 void engine_fini_worker(struct worker *w);
+
+/* A new map of key spaces comes into force; takes m. The caller holds the token of shard 0, so maps follow each other, and those of all shards that lose or get a key by it; w is NULL before the threads start.
+ * Requests that were routed before are routed again when they have their tokens. */
+void engine_set_map(struct engine *e, struct worker *w, struct space_map *m);
 
 /* ---- tokens */
 static inline bool engine_try(struct shard *s)

@@ -48,6 +48,30 @@ void task_add_all_shards(struct task *t, struct request *r, const struct engine 
     for (uint32_t i = 0; i < r->n_shards; i++) t->shards[t->n_shards++] = (uint16_t)i;
 }
 
+struct spreading {
+    struct task *t;
+    struct request *r;
+    const struct engine *e;
+};
+
+static bool add_piece(void *ctx, const struct space_piece *p)
+{
+    struct spreading *to = ctx;
+    if (p->hashed) task_add_all_shards(to->t, to->r, to->e);
+    else task_add_shard(to->t, to->r, p->shard);
+    return !p->hashed;
+}
+
+static void route_extent(struct task *t, const struct engine *e, struct request *r, const struct slice *argv)
+{
+    struct slice space, start, end;
+    const struct space_map *m = route_map(&e->route);
+    r->kind = REQUEST_MANY;
+    if (!r->cmd->extent(argv, r->argc, &space, &start, &end)) return;
+    if (m) spaces_overlap(m, space, start, end, add_piece, &(struct spreading){t, r, e});
+    else task_add_all_shards(t, r, e);
+}
+
 static void route_keys(struct task *t, const struct engine *e, struct request *r, const struct slice *argv)
 {
     uint32_t on_stack[KEYS_ON_STACK], *at = on_stack;
@@ -59,7 +83,7 @@ static void route_keys(struct task *t, const struct engine *e, struct request *r
     if (n == 1) {
         r->hash = keyhash(argv[at[0]], e->route.seed);
         r->have_hash = at[0] == (uint32_t)r->cmd->first_key;
-        r->shard = route_shard(&e->route, r->hash);
+        r->shard = route_key(&e->route, argv[at[0]], r->hash);
         r->kind = REQUEST_ONE;
     } else {
         r->kind = REQUEST_MANY; /* n < 1: the command answers its own syntax error and touches nothing */
@@ -68,7 +92,7 @@ static void route_keys(struct task *t, const struct engine *e, struct request *r
         for (int i = 0; i < n; i++) {
             uint64_t hash = keyhash(argv[at[i]], e->route.seed);
             t->hashes[t->n_hashes++] = hash;
-            task_add_shard(t, r, route_shard(&e->route, hash));
+            task_add_shard(t, r, route_key(&e->route, argv[at[i]], hash));
         }
     }
     if (at != on_stack) mem_free(at);
@@ -80,14 +104,15 @@ static void find_shards(struct task *t, const struct engine *e, struct request *
     r->first_shard = t->n_shards;
     r->first_hash = t->n_hashes;
     r->n_shards = r->n_hashes = 0;
-    r->have_hash = r->at_home = r->touched = false;
+    r->have_hash = r->at_home = r->touched = r->strayed = false;
+    r->routed = route_version(&e->route); /* before the map is looked at: it may be another one by then, and then this is too old */
     uint64_t position;
     switch (c->class) {
     case CLASS_KEYED:
         if (likely(c->first_key == c->last_key && c->first_key == 1 && !(c->flags & CMD_MOVABLE_KEYS))) {
             r->hash = keyhash(argv[1], e->route.seed);
             r->have_hash = true;
-            r->shard = route_shard(&e->route, r->hash);
+            r->shard = route_key(&e->route, argv[1], r->hash);
             r->kind = REQUEST_ONE;
         } else if (c->needs_all && c->needs_all(argv, r->argc)) {
             r->kind = REQUEST_MANY;
@@ -96,6 +121,7 @@ static void find_shards(struct task *t, const struct engine *e, struct request *
             route_keys(t, e, r, argv);
         }
         break;
+    case CLASS_SPACE: route_extent(t, e, r, argv); break;
     case CLASS_ALL:
         r->kind = REQUEST_MANY;
         task_add_all_shards(t, r, e);
@@ -127,13 +153,76 @@ struct request *task_add(struct task *t, const struct engine *e, const struct co
     return r;
 }
 
-void task_init_all(struct task *t, const struct engine *e, void (*fn)(struct worker *w, struct task *t))
+static void init_empty(struct task *t, void (*fn)(struct worker *w, struct task *t))
 {
     *t = (struct task){.with_all = fn, .end = 1};
     t->requests = grown(NULL, &t->cap_requests, 1, sizeof *t->requests);
     t->n_requests = 1;
     t->requests[0] = (struct request){.kind = REQUEST_MANY};
+}
+
+void task_init_all(struct task *t, const struct engine *e, void (*fn)(struct worker *w, struct task *t))
+{
+    init_empty(t, fn);
     task_add_all_shards(t, &t->requests[0], e);
+}
+
+void task_init_some(struct task *t, const struct engine *e, const uint32_t *shards, uint32_t n, void (*fn)(struct worker *w, struct task *t))
+{
+    init_empty(t, fn);
+    for (uint32_t i = 0; i < n; i++) {
+        CHECK(shards[i] < e->route.shards);
+        task_add_shard(t, &t->requests[0], shards[i]);
+    }
+}
+
+/* ---- routing again: the map has changed since the request was routed, and what it needs may be elsewhere. Asked under its tokens, when the answer is certain. */
+
+static void route_again(struct task *t, const struct engine *e)
+{
+    struct request *r = &t->requests[t->pos];
+    if (r->cmd->each_inner) {
+        r->routed = route_version(&e->route);
+        r->first_shard = t->n_shards;
+        r->n_shards = 0;
+        e->hooks.route(e->hooks.ctx, t, r);
+    } else {
+        find_shards(t, e, r, t->args + r->first_arg);
+    }
+}
+
+/* An attempt must also hold the shards that it stands in line at. */
+static void add_lines(struct task *t, struct request *r, const uint16_t *lines, uint32_t n)
+{
+    if (r->kind == REQUEST_ONE) task_add_shard(t, r, r->shard);
+    r->kind = REQUEST_MANY;
+    for (uint32_t i = 0; i < n; i++) task_add_shard(t, r, lines[i]);
+    r->strayed = true;
+}
+
+/* True: the request at pos needs no shards but those that are held. */
+static bool still_here(struct task *t, const struct engine *e)
+{
+    struct request *r = &t->requests[t->pos];
+    if (likely(!r->cmd || r->routed == route_version(&e->route))) return true;
+    struct request before = *r;
+    uint16_t one = (uint16_t)before.shard, *held = &one;
+    uint32_t n = before.kind == REQUEST_ONE ? 1 : before.n_shards;
+    if (before.kind != REQUEST_ONE) held = mem_dup(t->shards + before.first_shard, n * sizeof *held + 1);
+    route_again(t, e);
+    bool same = r->kind == before.kind;
+    if (same && r->kind == REQUEST_ONE) same = r->shard == before.shard;
+    else if (same) same = r->n_shards == n && memcmp(t->shards + r->first_shard, held, n * sizeof *held) == 0;
+    if (same) r->strayed = before.strayed;
+    else if (t->waiter) add_lines(t, r, held, n);
+    if (held != &one) mem_free(held);
+    return same;
+}
+
+void task_settle(struct task *t, const struct engine *e)
+{
+    t->n_shards = t->n_hashes = 0;
+    find_shards(t, e, &t->requests[0], t->args + t->requests[0].first_arg);
 }
 
 void task_clear(struct task *t)
@@ -344,6 +433,7 @@ static bool run_on(struct worker *w, struct task *t, struct shard *s)
     while (go_on && t->pos < t->end && n < HOLD_MAX) {
         const struct request *r = &t->requests[t->pos];
         if (r->kind != REQUEST_ONE || r->shard != s->id) break;
+        if (unlikely(!still_here(t, w->engine))) break;
         if (!r->touched && t->end - t->pos > 1) look_ahead(t, s);
         task_enter(w, s);
         if (thaw_may_need(t, s)) cold = thaw_prepare(w, t);
@@ -406,6 +496,7 @@ static bool acquire(struct worker *w, struct task *t)
 static void touch_keys(const struct worker *w, const struct task *t, const struct request *r)
 {
     const struct engine *e = w->engine;
+    if (unlikely(route_map(&e->route) != NULL)) return; /* by the hash alone nothing is found */
     for (uint32_t i = 0; i < r->n_hashes && i < TOUCH_KEYS; i++) {
         uint64_t hash = t->hashes[r->first_hash + i];
         const struct db *db = e->stores[route_shard(&e->route, hash)]->dbs[t->db];
@@ -435,10 +526,15 @@ static enum thaw_state thaw_many(struct worker *w, struct task *t, const uint16_
 static bool run_many(struct worker *w, struct task *t, const struct shard *keep)
 {
     struct request *r = &t->requests[t->pos];
-    touch_keys(w, t, r);
     struct shard *shards = w->engine->shards;
+    uint32_t first = r->first_shard, n = r->n_shards;
+    if (unlikely(!still_here(t, w->engine))) {
+        t->held = 0;
+        release_many(w, shards, t->shards + first, n, keep);
+        return true;
+    }
+    touch_keys(w, t, r);
     const uint16_t *ids = t->shards + r->first_shard;
-    uint32_t n = r->n_shards;
     for (uint32_t i = 0; i < n; i++) task_enter(w, &shards[ids[i]]);
     enum thaw_state cold = thaw_many(w, t, ids, n);
     if (unlikely(cold == THAW_AWAY)) {

@@ -22,6 +22,7 @@ struct request {
     const struct command *cmd;
     uint32_t first_arg, argc; /* in task->args */
     uint64_t hash;            /* of the first key, if have_hash */
+    uint64_t routed;          /* the map's version that its shards were found with (route/place.h) */
     uint32_t shard;           /* REQUEST_ONE: it; REQUEST_EACH: the first */
     uint32_t first_shard, n_shards; /* REQUEST_MANY */
     uint32_t first_hash, n_hashes;  /* REQUEST_MANY: of its keys, in task->hashes */
@@ -30,6 +31,7 @@ struct request {
     bool have_hash;
     bool touched;             /* its entry was prefetched */
     bool at_home;             /* must run on the home worker: it touches what only that may touch */
+    bool strayed;             /* an attempt whose keys have moved: it holds the shards that it stands in line at, and the new ones */
 };
 
 struct task {
@@ -37,7 +39,7 @@ struct task {
     struct task *next_runnable;
     void (*finish)(struct worker *w, struct task *t); /* called on the home worker when done, unless it ended where it began */
     void (*served)(struct worker *w, struct waiter *wt); /* handed to the waiter of a request that blocks (shard/wait.h) */
-    /* Instead of requests: called once, with the tokens of all shards held (task_init_all). Must not block. */
+    /* Instead of requests: called once, with the tokens of its shards held (task_init_all, task_init_some). Must not block. */
     void (*with_all)(struct worker *w, struct task *t);
     void *session;           /* handed to commands */
     struct waiter *waiter;   /* this task is the attempt of a blocked command */
@@ -69,7 +71,10 @@ struct request *task_add(struct task *t, const struct engine *e, const struct co
 /* As task_add for a request whose shards are the union of others': start empty, add shards, then sort. */
 void task_add_shard(struct task *t, struct request *r, uint32_t shard);
 void task_add_all_shards(struct task *t, struct request *r, const struct engine *e);
-/* Makes a task that takes all shards' tokens and then calls fn. */
+/* A waiter's request that strayed has been put in line at the new places of its keys: from now on it needs no other shards. */
+void task_settle(struct task *t, const struct engine *e);
+/* Makes a task that takes the tokens of these shards, or of all, and then calls fn. */
+void task_init_some(struct task *t, const struct engine *e, const uint32_t *shards, uint32_t n, void (*fn)(struct worker *w, struct task *t));
 void task_init_all(struct task *t, const struct engine *e, void (*fn)(struct worker *w, struct task *t));
 void task_clear(struct task *t); /* no requests; memory is kept */
 void task_fini(struct task *t);

@@ -76,7 +76,7 @@ static bool stays(const struct thaws *all, const struct store *s, const struct e
 
 static bool find_cold(struct worker *w, uint16_t db, uint64_t hash, struct slice key, struct place *at)
 {
-    struct store *s = w->engine->stores[route_shard(&w->engine->route, hash)];
+    struct store *s = w->engine->stores[route_key(&w->engine->route, key, hash)];
     *at = (struct place){s, s->dbs[db], db, hash, key, NULL};
     if (!at->db || !at->db->cold) return false;
     struct table_slot *slot = table_find(&at->db->keys, hash, key);
@@ -199,7 +199,7 @@ void thaw_settle(struct worker *w, struct task *t, uint64_t ops)
     struct thaw *th = t->thaw;
     for (uint32_t i = 0; i < th->n_lent; i++) {
         const struct thaw_item *it = &th->lent[i];
-        struct store *s = w->engine->stores[route_shard(&w->engine->route, it->hash)];
+        struct store *s = w->engine->stores[route_key(&w->engine->route, it->key, it->hash)];
         struct place at = {s, s->dbs[it->db], it->db, it->hash, it->key, NULL};
         struct table_slot *slot = ops == 0 && at.db ? table_find(&at.db->keys, it->hash, it->key) : NULL;
         if (slot && table_entry(slot) == it->e) {
@@ -217,8 +217,10 @@ void thaw_settle(struct worker *w, struct task *t, uint64_t ops)
 
 static bool attempt_again(struct worker *w, struct shard *s, struct mail *m)
 {
+    struct task *t = (struct task *)m;
     task_enter(w, s);
-    task_attempt(w, (struct task *)m, s);
+    if (t->requests[t->pos].routed == route_version(&w->engine->route)) task_attempt(w, t, s);
+    else task_schedule(w, t);
     return true;
 }
 
@@ -263,14 +265,18 @@ void thaw_send(struct worker *w, struct task *t)
 static bool tell_shard(struct worker *w, struct shard *s, struct mail *m)
 {
     struct thaws *all = (struct thaws *)((char *)m - offsetof(struct thaws, relay));
-    const struct tier_moves *moves = all->moves;
+    struct tier_moves *moves = all->moves;
+    bool last = ++all->next_shard == w->engine->route.shards;
     for (uint32_t i = 0; i < moves->n; i++) {
-        const struct tier_move *v = &moves->move[i];
+        struct tier_move *v = &moves->move[i];
         struct slice key = slice_of(moves->keys.p + v->key_at, v->key_len);
-        if (route_shard(&w->engine->route, keyhash(key, w->engine->route.seed)) != s->id) continue;
-        tier_drop(all->tier, chill_move(s->store, key, v->from, v->to) ? v->from : v->to);
+        if (route_key(&w->engine->route, key, keyhash(key, w->engine->route.seed)) == s->id && chill_move(s->store, key, v->from, v->to)) {
+            tier_drop(all->tier, v->from);
+            v->told = true;
+        }
+        if (last && !v->told) tier_drop(all->tier, v->to); /* no entry has it any more */
     }
-    if (++all->next_shard < w->engine->route.shards) engine_post(w, &w->engine->shards[all->next_shard], m);
+    if (!last) engine_post(w, &w->engine->shards[all->next_shard], m);
     else tier_moves_done(all->tier);
     return true;
 }

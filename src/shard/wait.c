@@ -48,33 +48,40 @@ static struct waiter *waiter_new(struct task *t, const struct exec *x, const str
     return wt;
 }
 
-static struct interests *interests_of(struct worker *w, uint64_t hash)
+static struct interests *interests_of(const struct engine *e, struct slice key, uint64_t hash)
 {
-    return w->engine->stores[route_shard(&w->engine->route, hash)]->interests;
+    return e->stores[route_key(&e->route, key, hash)]->interests;
+}
+
+/* Leaves the waiter at each of its keys; where the keys have moved, at their new place instead of the old one. */
+static void stand_in_line(struct worker *w, struct waiter *wt, const struct exec *x)
+{
+    for (uint32_t i = 0; i < wt->n; i++) {
+        struct interest *in = &wt->interests[i];
+        struct slice key = wt->task.args[x->block.first + i * x->block.step];
+        uint64_t hash = keyhash(key, w->engine->route.seed);
+        if (in->key) interest_remove(interest_home(in), in);
+        in->waiter = wt;
+        interest_add(interests_of(w->engine, key, hash), in, wt->task.db, key, hash);
+    }
 }
 
 struct waiter *wait_again(struct worker *w, struct task *t, struct exec *x, struct request *r)
 {
     struct waiter *wt = t->waiter;
     if (wt) { /* an attempt found nothing: ready again, as it was */
+        if (r->strayed) {
+            stand_in_line(w, wt, x);
+            task_settle(t, w->engine);
+        }
         t->pos = t->held = 0;
         t->end = 1;
         atomic_store(&wt->state, WAIT_WAITING);
         return wt;
     }
     wt = waiter_new(t, x, r);
-    for (uint32_t i = 0; i < wt->n; i++) {
-        struct slice key = wt->task.args[x->block.first + i * x->block.step];
-        uint64_t hash = keyhash(key, w->engine->route.seed);
-        wt->interests[i].waiter = wt;
-        interest_add(interests_of(w, hash), &wt->interests[i], t->db, key, hash);
-    }
+    stand_in_line(w, wt, x);
     return wt;
-}
-
-static uint32_t shard_of_interest(struct worker *w, const struct interest *i)
-{
-    return route_shard(&w->engine->route, interest_hash(i));
 }
 
 void wait_served(struct worker *w, struct waiter *wt)
@@ -82,7 +89,7 @@ void wait_served(struct worker *w, struct waiter *wt)
     for (uint32_t i = 0; i < wt->n; i++) { /* the others in line for these keys may be due as well */
         struct interest *in = &wt->interests[i];
         if (!in->key) continue;
-        struct interests *all = interests_of(w, interest_hash(in));
+        struct interests *all = interest_home(in);
         interest_ready(all, in);
         interest_remove(all, in);
     }
@@ -118,6 +125,18 @@ static void serve_key(struct worker *w, struct shard *s, enum type type, struct 
     }
 }
 
+/* The key has moved to another shard, and those who wait for it follow: their attempts will find nothing and stand in line there. */
+static void send_on(struct worker *w, struct interest *i)
+{
+    for (; i; i = i->next) {
+        struct waiter *wt = i->waiter;
+        int state = WAIT_WAITING;
+        if (i->dirty || !atomic_compare_exchange_strong(&wt->state, &state, WAIT_ATTEMPT)) continue;
+        wt->task.blocked = NULL;
+        task_schedule(w, &wt->task);
+    }
+}
+
 void wait_serve(struct worker *w, struct shard *s)
 {
     struct interest *first;
@@ -126,7 +145,12 @@ void wait_serve(struct worker *w, struct shard *s)
     struct slice key;
     task_enter(w, s); /* what made the key ready may have taken longer than the key lives */
     while (interest_next_ready(s->store->interests, &db, &key, &first)) {
-        store_peek(s->store, db, keyhash(key, w->engine->route.seed), key, &at);
+        uint64_t hash = keyhash(key, w->engine->route.seed);
+        if (unlikely(route_key(&w->engine->route, key, hash) != s->id)) {
+            send_on(w, first);
+            continue;
+        }
+        store_peek(s->store, db, hash, key, &at);
         if (at.e) serve_key(w, s, entry_type(at.e), first);
     }
 }
@@ -138,10 +162,10 @@ static bool clean_up(struct worker *w, struct shard *s, struct mail *m)
     struct waiter *wt = (struct waiter *)m;
     const struct request *r = &wt->task.requests[0];
     for (uint32_t i = 0; i < wt->n; i++)
-        if (wt->interests[i].key && shard_of_interest(w, &wt->interests[i]) == s->id)
+        if (wt->interests[i].key && interest_home(&wt->interests[i]) == s->store->interests)
             interest_remove(s->store->interests, &wt->interests[i]);
     if (r->kind == REQUEST_ONE || ++wt->cleaned == r->n_shards) wait_free(wt);
-    else engine_post(w, &w->engine->shards[wt->task.shards[wt->cleaned]], &wt->task.mail);
+    else engine_post(w, &w->engine->shards[wt->task.shards[r->first_shard + wt->cleaned]], &wt->task.mail);
     return true;
 }
 
@@ -154,7 +178,7 @@ static bool give_up(struct worker *w, struct waiter *wt, int from)
         return true;
     }
     wt->task.mail.to_shard = clean_up;
-    engine_post(w, &w->engine->shards[r->kind == REQUEST_ONE ? r->shard : wt->task.shards[0]], &wt->task.mail);
+    engine_post(w, &w->engine->shards[r->kind == REQUEST_ONE ? r->shard : wt->task.shards[r->first_shard]], &wt->task.mail);
     return true;
 }
 

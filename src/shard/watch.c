@@ -36,7 +36,7 @@ void watch_add(struct exec *x, struct watch_set *set, struct slice key)
     k->flag = set->flag;
     atomic_fetch_add(&k->flag->refs, 1);
     k->hash = exec_hash(x, key);
-    k->shard = route_shard(x->route, k->hash);
+    k->shard = route_key(x->route, key, k->hash);
     k->db = x->db;
     k->len = (uint32_t)key.n;
     if (key.n) memcpy(k->key, key.p, key.n);
@@ -46,15 +46,16 @@ void watch_add(struct exec *x, struct watch_set *set, struct slice key)
     set->n++;
     struct place at;
     exec_peek(x, key, &at); /* a key that is past its time goes now, so that its going does not count as a change */
-    interest_add(exec_store(x, k->hash)->interests, &k->interest, k->db, slice_of(k->key, k->len), k->hash);
+    interest_add(exec_store(x, key, k->hash)->interests, &k->interest, k->db, slice_of(k->key, k->len), k->hash);
 }
 
 bool watch_dirty(struct exec *x, struct watch_set *set)
 {
     if (!set->flag) return false;
-    for (struct watched *k = set->first; k; k = k->next) {
+    for (struct watched *k = set->first; k && !atomic_load(&set->flag->dirty); k = k->next) { /* dirty: a key may have moved to a shard that is not held */
         struct place at;
-        store_peek(exec_store(x, k->hash), k->db, k->hash, slice_of(k->key, k->len), &at);
+        struct slice key = slice_of(k->key, k->len);
+        store_peek(exec_store(x, key, k->hash), k->db, k->hash, key, &at);
     }
     return atomic_load(&set->flag->dirty);
 }

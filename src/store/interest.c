@@ -9,6 +9,7 @@ struct interest_key {
     struct interest_key *chain;                  /* next of the same bucket */
     struct interest_key *ready_next, *ready_prev; /* the ready list, if is_ready */
     struct interest *first, *last;
+    struct interests *in;
     uint64_t hash;
     uint64_t waiters;
     uint32_t len;
@@ -60,9 +61,10 @@ static void grow(struct interests *in)
     in->mask = mask;
 }
 
-static struct interest_key *new_key(uint16_t db, struct slice key, uint64_t hash)
+static struct interest_key *new_key(struct interests *in, uint16_t db, struct slice key, uint64_t hash)
 {
     struct interest_key *k = mem_zalloc(sizeof *k + key.n);
+    k->in = in;
     k->db = db;
     k->hash = hash;
     k->len = (uint32_t)key.n;
@@ -130,7 +132,7 @@ void interest_add(struct interests *in, struct interest *i, uint16_t db, struct 
 {
     CHECK(!i->key);
     struct interest_key **link = find(in, db, key, hash), *k = *link;
-    if (!k) k = *link = new_key(db, key, hash);
+    if (!k) k = *link = new_key(in, db, key, hash);
     if (!k->first && ++in->keys > in->mask) grow(in);
     i->key = k;
     i->next = NULL;
@@ -158,6 +160,8 @@ void interest_remove(struct interests *in, struct interest *i)
 }
 
 uint64_t interest_hash(const struct interest *i) { return i->key->hash; }
+
+struct interests *interest_home(const struct interest *i) { return i->key->in; }
 
 void interest_ready(struct interests *in, struct interest *i) { list_ready(in, i->key); }
 

@@ -142,6 +142,7 @@ static inline void harness_run_class(struct harness *h, struct exec *x)
         harness_hold_keys(h, x);
         if (x->cmd->needs_all && x->cmd->needs_all(x->argv, x->argc)) memcpy(h->held, h->stores, sizeof h->held);
         break;
+    case CLASS_SPACE:
     case CLASS_ALL: memcpy(h->held, h->stores, sizeof h->held); break;
     case CLASS_CURSOR:
     case CLASS_EACH:

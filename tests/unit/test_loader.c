@@ -62,7 +62,7 @@ static void world_fini(struct world *w)
 /* One epoch: some keys get another value, some a list grows. */
 static wal_epoch write_epoch(struct world *w, int n)
 {
-    struct route route = {SEED, SHARDS};
+    struct route route = {.seed = SEED, .shards = SHARDS};
     for (int i = 0; i < w->keys; i++) {
         char key[32], value[64];
         snprintf(key, sizeof key, "%c%d", i % 2 ? 'l' : 's', i);
