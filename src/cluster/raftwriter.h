@@ -1,0 +1,30 @@
+/* The threads under a shared Raft log (cluster/raftlog.h): one writes its batches, one does its chores, so that neither disk nor a large file to be zeroed ever holds up the log's owner.
+ *
+ *     owner: puts records .. raftwriter_step(w)      begins a write if none is under way
+ *     threads: the write is durable .. wake(ctx)
+ *     owner: raftwriter_step(w)                      collects it (raftlog_durable moves on) and begins the next
+ *
+ * All functions are for the thread that owns the log. */
+#pragma once
+#include <stdbool.h>
+
+#include "base/buf.h"
+
+struct file_ops;
+struct raftlog;
+struct raftwriter;
+
+struct raftwriter_options {
+    const struct file_ops *files;  /* for chores; kept */
+    const struct file_ops *writes; /* for batches: io/file_direct.h, or the same; kept */
+    void (*wake)(void *ctx);       /* called by the threads when raftwriter_step should be; returns soon */
+    void *ctx;
+};
+
+/* Keeps log. Gives NULL and a reason. */
+struct raftwriter *raftwriter_new(struct raftlog *log, const struct raftwriter_options *options, struct buf *error);
+/* Waits for what is under way, collects it and ends the threads; what was put and not begun is not written. */
+void raftwriter_free(struct raftwriter *w);
+/* Collects what is done and begins what is to be done. 0, or the error of a write: the log is broken then, and the process should end. */
+int raftwriter_step(struct raftwriter *w);
+bool raftwriter_busy(struct raftwriter *w); /* a write was begun and is not yet collected */
