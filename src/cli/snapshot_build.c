@@ -86,7 +86,7 @@ static const struct option options[] = {
     {"--format", CHOICE, AT(format), 0, "FORMAT          of the inputs: csv, jsonl, dump or rdb; default by name, then by content", formats, 0},
     {"--separator", WORD, AT(separator), 0, "C               of CSV; default a comma, of .tsv files a tab", NULL, 0},
     {"--bad-rows", CHOICE, AT(bad_rows), 0, "fail|skip       a row that is not in order ends the build (default), or is told and left out", treatments, 0},
-    {"--from", WORD, AT(from), 0, "HOST:PORT       the string keys of a running server, by SCAN and GET", NULL, 0},
+    {"--from", WORD, AT(from), 0, "HOST:PORT       the string keys of a running Sherd, as they are at one moment; of any other server, by SCAN, not at one", NULL, 0},
     {"--user", WORD, AT(user), 0, "NAME            for AUTH", NULL, 0},
     {"--password", WORD, AT(password), 0, "TEXT            for AUTH; else REDISCLI_AUTH", NULL, 0},
     {"--db", NUMBER, AT(db), 0, "N               database of dumps and servers; default 0", NULL, STORE_DBS - 1},
@@ -216,6 +216,7 @@ struct task {
     struct args *args;
     struct input_options input_options;
     struct inputnet_server server;
+    enum inputnet_way way; /* of --from */
     struct router_column columns[LIST_MAX];
     const char *wanted[LIST_MAX]; /* columns that rows must bring */
     int64_t ints[LIST_MAX];
@@ -347,6 +348,12 @@ static bool check_inputs(struct task *t)
     return true;
 }
 
+static void tell_way(const struct task *t)
+{
+    if (t->way == INPUTNET_SCAN_OTHER) fprintf(stderr, "sherd: %s: source is not a sherd server: read by SCAN, not at one cut\n", t->args->from);
+    if (t->way == INPUTNET_SCAN_SNAPSHOT) fprintf(stderr, "sherd: %s: source serves a snapshot: read by SCAN, not at one cut if it switches meanwhile\n", t->args->from);
+}
+
 static bool open_all(struct task *t)
 {
     char why[OBJECT_DETAIL_BYTES];
@@ -357,8 +364,9 @@ static bool open_all(struct task *t)
         return false;
     }
     t->server = (struct inputnet_server){.address = a->from, .user = a->user, .password = a->password ? a->password : getenv("REDISCLI_AUTH")};
-    t->input = a->from ? inputnet_open(&t->server, &t->input_options, &t->error) : input_chain(a->inputs.words, a->inputs.n, &t->input_options);
+    t->input = a->from ? inputnet_open(&t->server, &t->input_options, &t->way, &t->error) : input_chain(a->inputs.words, a->inputs.n, &t->input_options);
     if (!t->input) fprintf(stderr, "sherd: %.*s\n", (int)t->error.len, t->error.p);
+    else if (a->from) tell_way(t);
     t->build.store = t->store;
     t->build.input = t->input;
     return t->input != NULL;
@@ -434,6 +442,7 @@ static int report(struct task *t)
                             (json_int_t)r->bad_rows, "left_out", (json_int_t)r->left_out, "retries", (json_int_t)r->retries, "guard",
                             r->guard == PUBLISH_BY_STORE ? "store" : "reread", "read_ms", (json_int_t)(r->read_us / 1000), "write_ms", (json_int_t)(r->write_us / 1000), "publish_ms",
                             (json_int_t)(r->publish_us / 1000));
+    if (t->args->from) json_object_set_new(doc, "one_cut", json_boolean(t->way == INPUTNET_CUT));
     char *text = doc ? json_dumps(doc, 0) : NULL;
     bool written = text && puts(text) >= 0 && fflush(stdout) == 0;
     free(text);

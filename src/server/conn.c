@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "server/admit.h"
 #include "server/front.h"
+#include "server/snapcmd.h"
 #include "server/stats.h"
 #include "server/subscribe.h"
 #include "server/transactions.h"
@@ -152,6 +153,7 @@ void conn_freed(struct conn *c)
 {
     struct server *s = server_of(c);
     transactions_reset(c);
+    snapcmd_end_export(c);
     c->front->n_unfreed--;
     if (c->batch) front_batch_put(c->front, c->batch);
     parse_fini(&c->parser);

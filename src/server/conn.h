@@ -14,6 +14,7 @@
 
 struct front;
 struct subscriptions;
+struct export;
 
 enum reply_mode { REPLY_ON, REPLY_OFF, REPLY_SKIP_NEXT, REPLY_SKIP }; /* SKIP_NEXT: from the next command on */
 
@@ -77,6 +78,7 @@ struct conn {
     atomic_bool killed;     /* CLIENT KILL has sent for it: nobody sees it any more */
     struct multi multi;       /* T */
     struct watch_set watches; /* T */
+    struct export *export;    /* T: server/exporter.h; NULL: none */
     struct waiter *waiter;    /* its command waits for a key; changes under the front's lock */
     int64_t deadline_ms;      /* in the front's timer heap */
     int timer;                /* place there, -1: none */

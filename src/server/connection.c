@@ -5,6 +5,7 @@
 #include "server/clients.h"
 #include "server/families.h"
 #include "server/front.h"
+#include "server/snapcmd.h"
 #include "server/subscribe.h"
 #include "server/transactions.h"
 
@@ -152,6 +153,7 @@ static void reset_command(struct exec *x)
     transactions_reset(c);
     watch_drop(engine_worker_of(x), &c->watches);
     subscribe_drop(c);
+    snapcmd_end_export(c);
     clients_set_text(c, &c->name, SLICE(""));
     c->db = 0;
     x->out.resp = c->resp = 2;

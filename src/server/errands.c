@@ -51,7 +51,7 @@ static void run(struct readers_job *j)
     struct errand *d = (struct errand *)j;
     struct front *f = d->conn->front;
     struct reply out = {.out = &d->answer, .resp = d->resp};
-    d->fn(&(struct errands_call){.server = f->server, .argv = d->argv, .argc = d->argc, .out = &out});
+    d->fn(&(struct errands_call){.server = f->server, .conn = d->conn, .argv = d->argv, .argc = d->argc, .out = &out});
     engine_send(f->server->engine, f->worker.id, &d->home);
 }
 
@@ -71,5 +71,5 @@ void errands_send(struct errands *e, struct exec *x, errands_fn *fn)
 
 void errands_run_here(struct exec *x, errands_fn *fn)
 {
-    fn(&(struct errands_call){.server = conn_of(x)->front->server, .argv = x->argv, .argc = x->argc, .out = &x->out});
+    fn(&(struct errands_call){.server = conn_of(x)->front->server, .conn = conn_of(x), .argv = x->argv, .argc = x->argc, .out = &x->out});
 }

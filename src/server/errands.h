@@ -8,12 +8,14 @@
 #include "resp/reply.h"
 
 struct errands;
+struct conn;
 struct exec;
 struct server;
 
 /* What a command of this kind sees: it may block, and it has no shard. */
 struct errands_call {
     struct server *server;
+    struct conn *conn; /* which is away, or whose worker this is */
     const struct slice *argv; /* argv[0] is the command's name */
     uint32_t argc;
     struct reply *out;

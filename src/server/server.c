@@ -17,6 +17,7 @@
 #include "io/pager.h"
 #include "server/datadir.h"
 #include "server/evictor.h"
+#include "server/exporter.h"
 #include "server/families.h"
 #include "server/front.h"
 #include "server/listen.h"
@@ -131,6 +132,7 @@ static void build(struct server *s, unsigned workers, uint64_t seed)
     s->totals = totals_new(command_places(s->commands));
     s->errors = stats_errors_new();
     s->publisher = publisher_new(s);
+    s->exporter = exporter_new(s);
     s->fronts = mem_zalloc(workers * sizeof *s->fronts);
     for (unsigned i = 0; i < workers; i++) s->fronts[i] = front_new(s);
     s->sampler = sampler_new(s);
@@ -153,6 +155,7 @@ static void tear_down(struct server *s)
     slowlog_free(s->slowlog);
     stats_errors_free(s->errors);
     publisher_free(s->publisher);
+    exporter_free(s->exporter);
     subscribe_registry_free(s->pubsub);
     engine_free(s->engine);
     pager_free(s->pager);
@@ -246,7 +249,6 @@ static void loaded(struct server *s, const char *layout, const struct dumper_pas
 static void ready_without_log(struct server *s)
 {
     if (s->snapserve) snapserve_start(s);
-    else s->walk = walk_new(s->engine, NULL);
     announce(s);
 }
 
@@ -255,6 +257,7 @@ static int close_log(struct server *s)
 {
     if (s->walk) walk_stop(s->walk);
     publisher_stop(s->publisher);
+    exporter_stop(s->exporter);
     if (s->dumper) dumper_stop(s->dumper);
     int rc = s->journal ? journal_stop(s->journal) : 0;
     if (rc < 0) slog(&s->log, SLOG_WARNING, "the last writes could not be made durable", "error=%s", strerror(-rc));
@@ -279,6 +282,7 @@ static int run(struct server *s, struct datadir *d)
         recover_hold(s);
     }
     bool opened = s->config->snapshot[0] ? snapserve_open(s) : open_cold(s, d);
+    if (!d && !s->snapserve) s->walk = walk_new(s->engine, NULL); /* before the first client can ask for one */
     if (opened && listen_open(s) && start_fronts(s)) {
         if (d) recover_start(s, d, loaded);
         else ready_without_log(s);

@@ -25,6 +25,7 @@ struct error_counts;
 struct recovery;
 struct snapserve;
 struct publisher;
+struct exporter;
 
 struct server {
     struct config *config;
@@ -41,6 +42,7 @@ struct server {
     _Atomic(struct walk *) walk;       /* NULL: still loading */
     struct recovery *recovery;         /* server/recover.h; NULL: ephemeral */
     struct publisher *publisher;       /* server/publisher.h */
+    struct exporter *exporter;         /* server/exporter.h */
     struct snapserve *snapserve;       /* server/snapserve.h; NULL: the server is a live one */
     struct pubsub *pubsub;
     struct slowlog *slowlog;

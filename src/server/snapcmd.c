@@ -1,4 +1,4 @@
-/* SNAPSHOT.*: publishing what a live server holds (PUBLISH STATUS CANCEL), and about the snapshot that is served (INFO HISTORY REFRESH USE ROLLBACK; reads are in snapreads.c). */
+/* SNAPSHOT.*: publishing what a live server holds (PUBLISH STATUS CANCEL), handing it to a client (EXPORT), and about the snapshot that is served (INFO HISTORY REFRESH USE ROLLBACK; reads are in snapreads.c). */
 #include "server/snapcmd.h"
 
 #include <string.h>
@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/num.h"
+#include "server/exporter.h"
 #include "server/families.h"
 #include "server/front.h"
 #include "server/publisher.h"
@@ -137,7 +138,82 @@ void snapcmd_info(struct server *s, struct buf *out)
         else buf_printf(out, "publish_%s:%lld\r\n", f[k].name, (long long)f[k].n);
     }
     publisher_info_fini(&i);
+    struct exporter_info e = exporter_info(s->exporter);
+    buf_printf(out, "exports_running:%llu\r\nexports_begun:%llu\r\nexports_completed:%llu\r\nexports_failed:%llu\r\nexports_file_bytes:%llu\r\n", (unsigned long long)e.running,
+               (unsigned long long)e.begun, (unsigned long long)e.completed, (unsigned long long)e.failed, (unsigned long long)e.file_bytes);
 }
+
+/* ---- exporting */
+
+enum { UNREAD_MAX = 4 << 20 };
+
+void snapcmd_end_export(struct conn *c)
+{
+    if (c->export) exporter_end(c->front->server->exporter, c->export);
+    c->export = NULL;
+}
+
+static void cmd_export_begin(struct exec *x)
+{
+    struct conn *c = conn_of(x);
+    struct export_options o = {.db = x->db, .others = x->argc == 3};
+    if (x->argc > 3 || (o.others && !slice_is(x->argv[2], "others"))) {
+        exec_syntax(x);
+        return;
+    }
+    if (!server_of(x)->walk) {
+        reply_error(&x->out, "NODATA this server serves a snapshot and has no data of its own to export");
+        return;
+    }
+    if (c->export) {
+        reply_error(&x->out, "ERR an export is running on this connection already; SNAPSHOT.EXPORT END gives it up");
+        return;
+    }
+    c->export = exporter_begin(server_of(x)->exporter, &o);
+    if (c->export) reply_ok(&x->out);
+    else reply_errorf(&x->out, "ERR %d exports are running, and there may not be more", EXPORTER_MAX);
+}
+
+static void next_piece(struct errands_call *call)
+{
+    if (!exporter_next(call->conn->export, call->out)) snapcmd_end_export(call->conn);
+}
+
+/* A client that asks and does not read would have its answers piled up here. */
+static void cmd_export_next(struct exec *x)
+{
+    struct conn *c = conn_of(x);
+    if (!c->export) reply_error(&x->out, "ERR no export is running on this connection; SNAPSHOT.EXPORT BEGIN begins one");
+    else if (stream_unsent(&c->stream) + x->out.out->len > UNREAD_MAX) reply_error(&x->out, "ERR too many pieces were asked for and not read; read them, then ask on");
+    else errands_send(exporter_errands(server_of(x)->exporter), x, next_piece);
+}
+
+static void cmd_export_end(struct exec *x)
+{
+    bool running = conn_of(x)->export != NULL;
+    snapcmd_end_export(conn_of(x));
+    reply_int(&x->out, running);
+}
+
+static const struct exec_subcommand export_subs[] = {
+    {"begin", cmd_export_begin, -2},
+    {"next", cmd_export_next, 2},
+    {"end", cmd_export_end, 2},
+    {NULL, NULL, 0},
+};
+
+static const char *const export_help[] = {
+    "BEGIN [OTHERS]",
+    "    Begins to export the strings of the database as they are now. With OTHERS",
+    "    the keys of other types are named; else they are left out and counted.",
+    "NEXT",
+    "    Returns the next piece; to be repeated while its field 'more' is 1.",
+    "END",
+    "    Gives the export up, as the end of the connection does.",
+    NULL,
+};
+
+static void cmd_export(struct exec *x) { exec_subcommand(x, export_subs, export_help); }
 
 /* ---- the one that is served */
 
@@ -175,6 +251,8 @@ static const struct command rows[] = {
      .summary = "Returns how far the publishing is, or what came of the last one.", .args = ""},
     {.name = "snapshot.cancel", SNAPSHOT, .fn = cmd_cancel, .arity = 1, .flags = CMD_ADMIN,
      .summary = "Gives up the publishing that is running; readers see nothing of it. Returns 1 if there was one.", .args = ""},
+    {.name = "snapshot.export", SNAPSHOT, .fn = cmd_export, .arity = -2, .flags = CMD_ADMIN | CMD_NOSCRIPT | CMD_NO_MULTI, .subs = export_subs,
+     .summary = "Hands the strings of the database, as they were at one moment, to the client, piece by piece.", .args = "<BEGIN [OTHERS] | NEXT | END>"},
     {.name = "snapshot.info", SNAPSHOT, .fn = cmd_info, .arity = 1, .flags = CMD_LOADING,
      .summary = "Returns which snapshot is served, how it is read, and how the last look for a newer one went.", .args = ""},
     {.name = "snapshot.history", SNAPSHOT, .fn = cmd_history, .arity = -1, .flags = CMD_NO_MULTI,

@@ -159,7 +159,7 @@ static enum input_result next(struct input *in, struct input_row *row, struct bu
         if (r.expiry_ms && r.expiry_ms <= atomic_load(&f->cut_ms)) continue;
         if (r.type != TYPE_STRING) {
             buf_printf(why, "the value of %.*s is no string, and a snapshot holds only strings", (int)(row->key.n < 100 ? row->key.n : 100), row->key.p);
-            return INPUT_FAILED;
+            return INPUT_BAD;
         }
         row->key_form = INPUT_KEY_WORD;
         row->columns = &row->key; /* the one column that there can be is the key */

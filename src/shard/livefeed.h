@@ -1,7 +1,7 @@
 /* The strings of one database of all shards at one moment, as the input of a snapshot: what SNAPSHOT.PUBLISH builds from.
  *
  * A thread of its own runs the walk (shard/walk.h), waiting its turn, and hands what comes to whoever reads the input; if nobody reads, the walk stands still. Keys of other types are left out
- * and counted, or, if the feed is strict, end it. So are keys whose time had run out at that moment; times to live are not part of a snapshot. */
+ * and counted, or, if the feed is strict, given as bad rows, which have a key. Keys whose time had run out at that moment are left out too; times to live are not part of a snapshot. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,7 +11,7 @@
 
 struct livefeed_options {
     uint16_t db;
-    bool strict;
+    bool strict; /* keys of other types are bad rows */
     const atomic_bool *cancel; /* when it becomes true the feed ends soon, failed; NULL: it never does. Kept */
 };
 
