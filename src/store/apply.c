@@ -326,6 +326,7 @@ static void db_fill(struct store *s, struct db *db)
     db->expire_cursor = 0;
     db->cold = db->chill_cursor = db->chill_misses = db->compact_cursor = 0;
     db->compacting = false;
+    spaceindex_init(s, db);
 }
 
 /* A database that is about to be replaced by another, or (after < 0) by nothing. */
@@ -361,7 +362,6 @@ static void flush_db(struct store *s, uint16_t id)
     if (taken) cut_take_db(db);
     s->cold -= db->cold;
     db_fill(s, db);
-    if (id == 0) spaceindex_restart(s);
     if (!taken) chill_bury(s, &old);
 }
 
@@ -370,11 +370,9 @@ static void swap_dbs(struct store *s, uint16_t a, uint16_t b)
     struct db *db = s->dbs[a];
     touch_replaced(s, a, b);
     touch_replaced(s, b, a);
-    bool spaces = (a == 0) != (b == 0); /* they belong to the number */
-    if (spaces) spaceindex_leave(s);
     __atomic_store_n(&s->dbs[a], s->dbs[b], __ATOMIC_RELEASE);
     __atomic_store_n(&s->dbs[b], db, __ATOMIC_RELEASE);
-    if (spaces) spaceindex_enter(s);
+    s->swaps++;
 }
 
 /* --- the op --- */
@@ -411,7 +409,6 @@ static struct db *new_db(struct store *s, uint16_t id)
     struct db *db = mem_zalloc(sizeof *db);
     db_fill(s, db);
     __atomic_store_n(&s->dbs[id], db, __ATOMIC_RELEASE);
-    if (id == 0) spaceindex_restart(s);
     return db;
 }
 
@@ -474,8 +471,8 @@ int64_t store_apply(struct store *s, const struct op *op, struct place *at)
     if (ahead && c.e) cut_save(db, c.e);
     struct spaceindex_was was = spaceindex_before(c.e);
     int64_t result = kinds[op->kind].run(&c);
-    if (unlikely(was.e)) spaceindex_changed(s, op->key, was, c.e);
-    else if (unlikely(s->is_ordered) && c.e && op->db == 0) spaceindex_offer(s, c.e);
+    if (unlikely(was.e)) spaceindex_changed(s, db, op->key, was, c.e);
+    else if (unlikely(s->is_ordered) && c.e && op->db < STORE_DBS) spaceindex_offer(s, db, c.e);
     if (ahead && c.e) cut_mark(c.e);
     if (at) {
         at->db = db;

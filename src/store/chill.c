@@ -51,7 +51,7 @@ static void take_place(struct store *s, struct db *db, uint64_t hash, const stru
     repoint(&db->keys, hash, old, now);
     if (old->flags & ENTRY_EXPIRES) repoint(&db->expiring, hash, old, now);
     struct spaceindex_was was = spaceindex_before(old);
-    if (was.e) spaceindex_changed(s, entry_key(now), was, now);
+    if (was.e) spaceindex_changed(s, db, entry_key(now), was, now);
 }
 
 static struct kit kit_of(struct store *s, struct arena *a) { return (struct kit){a, s->seed, &s->rng, s->limits, 0}; }

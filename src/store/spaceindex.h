@@ -1,10 +1,10 @@
-/* The ordered key spaces of a store: for each an index of its keys (store/keyindex.h). For store_apply and those few who move entries beside it; everybody else sees
- * store_index, store_order_step and store_drop_index (store/store.h), which are implemented here, too.
+/* The ordered key spaces of a database: for each an index of its keys (store/keyindex.h). For store_apply and those few who move entries beside it; everybody else sees
+ * store_index and store_order_step (store/store.h), which are implemented here, too.
  *
- * Spaces belong to database 0, whatever database has that number. An entry of it that is indexed is marked ENTRY_ORDERED; it is in the index of space_of its key and in no other. The
- * indexes, their names and the table of them live in that database's arena, so that a flush takes everything with it. An index without keys is no index.
+ * Every database that clients can select has its own. An entry that is indexed is marked ENTRY_ORDERED; it is in the index of space_of its key and in no other. The
+ * indexes, their names and the table of them live in the database's arena, so that a flush takes everything with it. An index without keys is no index.
  *
- * Invariant (spaceindex_check): an entry of database 0 is in the index of its space exactly if it is marked; no other database has a marked one. */
+ * Invariant (spaceindex_check): an entry is in the index of its space exactly if it is marked. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,6 +15,7 @@
 #include "store/entry.h"
 #include "store/keyindex.h"
 
+struct db;
 struct store;
 
 /* What the index must know of an entry that is about to change. */
@@ -29,15 +30,12 @@ static inline struct spaceindex_was spaceindex_before(const struct entry *e)
     return (struct spaceindex_was){e, keyindex_entry_bytes(e)};
 }
 /* The key's entry was marked and has changed: `now` is it, or NULL: it is gone. Only the old one's address counts. */
-void spaceindex_changed(struct store *s, struct slice key, struct spaceindex_was was, struct entry *now);
-/* An entry of database 0 that is not marked is new, or has changed: it is indexed if its space is ordered. */
-void spaceindex_offer(struct store *s, struct entry *e);
+void spaceindex_changed(struct store *s, struct db *db, struct slice key, struct spaceindex_was was, struct entry *now);
+/* An entry that is not marked is new, or has changed: it is indexed if its space is ordered. */
+void spaceindex_offer(struct store *s, struct db *db, struct entry *e);
 
-/* Database 0 has a new, empty arena; nothing of the old one is touched. */
-void spaceindex_restart(struct store *s);
-/* Database 0 is about to get another number: its entries are not indexed any more. And: another database has the number 0 now. Both cost a step per entry if any space is ordered. */
-void spaceindex_leave(struct store *s);
-void spaceindex_enter(struct store *s);
+/* The database has a new, empty arena; nothing of the old one is touched. */
+void spaceindex_init(struct store *s, struct db *db);
 
-size_t spaceindex_bytes(const struct store *s); /* what all of it occupies in the arena */
-void spaceindex_check(const struct store *s);
+size_t spaceindex_bytes(const struct db *db); /* what all of it occupies in the arena */
+void spaceindex_check(const struct store *s, struct db *db);

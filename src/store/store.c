@@ -172,7 +172,7 @@ static void move_entry(void *ctx, struct entry *e)
     memcpy(now, e, bytes);
     table_repoint(table_find_entry(&c->db->keys, hash, e), now);
     if (e->flags & ENTRY_EXPIRES) table_repoint(table_find_entry(&c->db->expiring, hash, e), now);
-    if (was.e) spaceindex_changed(c->store, entry_key(now), was, now);
+    if (was.e) spaceindex_changed(c->store, c->db, entry_key(now), was, now);
     arena_release(c->db->arena, e, bytes);
 }
 
@@ -321,13 +321,12 @@ uint64_t store_digest(struct store *s)
 
 /* --- checking --- */
 
-/* `more`: what of its arena is in use beside entries and their tables. */
-static void db_check(const struct store *s, struct db *db, size_t more)
+static void db_check(const struct store *s, struct db *db)
 {
     table_check(&db->keys);
     table_check(&db->expiring);
     arena_check(db->arena);
-    size_t bytes = table_bytes(&db->keys) + table_bytes(&db->expiring) + more;
+    size_t bytes = table_bytes(&db->keys) + table_bytes(&db->expiring) + spaceindex_bytes(db);
     uint64_t expiring = 0, cold = 0;
     struct table_iter it;
     table_iter_init(&it, &db->keys);
@@ -349,9 +348,9 @@ void store_check(const struct store *s)
     uint64_t cold = 0;
     for (unsigned i = 0; i < STORE_DBS; i++) {
         if (!s->dbs[i]) continue;
-        db_check(s, s->dbs[i], i ? 0 : spaceindex_bytes(s));
+        db_check(s, s->dbs[i]);
+        spaceindex_check(s, s->dbs[i]);
         cold += s->dbs[i]->cold;
     }
     CHECK(cold == s->cold);
-    spaceindex_check(s);
 }

@@ -35,6 +35,8 @@ struct db {
     uint64_t chill_misses;
     uint64_t compact_cursor; /* of the walk that empties spans, while compacting */
     bool compacting;
+    struct table spaces;     /* its ordered key spaces (store/spaceindex.h) */
+    size_t space_bytes;
 };
 
 /* Limits at which small collections change to their large encoding; shared by all shards, changed by CONFIG SET. Read with relaxed atomics. */
@@ -70,10 +72,9 @@ struct store {
     bool lazy_expire_paused;            /* DEBUG SET-ACTIVE-EXPIRE 0 does not touch this; CLIENT PAUSE does */
     void (*on_expire)(void *ctx, uint16_t db, struct slice key); /* told before an expired key goes; may be NULL */
     void *on_expire_ctx;
-    bool (*is_ordered)(void *ctx, struct slice space); /* the keys of that space (of database 0) are indexed in their order; NULL: of no space */
+    bool (*is_ordered)(void *ctx, struct slice space); /* the keys of that space are indexed in their order; NULL: of no space */
     void *is_ordered_ctx;
-    struct table spaces; /* the indexes there are (store/spaceindex.h) */
-    size_t space_bytes;
+    uint64_t swaps; /* of databases, so far */
     void (*on_op)(void *ctx, const struct op *op); /* told of every applied op: the log's place; may be NULL */
     void *on_op_ctx;
 };
@@ -125,12 +126,14 @@ bool store_grow_step(struct store *s, unsigned buckets);
 
 /* Ordered key spaces. A key that comes, or changes, is indexed if is_ordered says so of its space (space_of, route/keyspace.h), and stays so until it goes. Where the answer changes while there are keys,
  * the owner brings the store in line: an index has all keys of its space only when every key came after the answer was yes, or a whole walk of order_step was made since.
- * is_ordered stays NULL while no space is ordered: then keys cost nothing more, and SWAPDB need not index the database that gets the number 0, key by key. */
-struct keyindex *store_index(const struct store *s, struct slice space); /* NULL: no key of that space is indexed. Good until the next change of the store */
-/* Walks database 0 from *cursor (0 at first) over some n entries, and indexes those of ordered spaces, and no others. True while there is more. */
-bool store_order_step(struct store *s, uint64_t *cursor, size_t n);
-/* Takes up to n keys out of the index of a space that is not ordered any more; true while there are more. As order_step, where one space is all that changed. */
-bool store_drop_index(struct store *s, struct slice space, size_t n);
+ * is_ordered stays NULL while no space is ordered: then keys cost nothing more. */
+struct keyindex *store_index(const struct store *s, uint16_t db, struct slice space); /* NULL: no key of that space is indexed. Good until the next change of the store */
+struct store_ordering { /* where a walk is; zeros at first */
+    uint64_t cursor, swaps;
+    uint16_t db;
+};
+/* Walks all databases, over some n entries of one at a time, and indexes those of ordered spaces, and no others. True while there is more. */
+bool store_order_step(struct store *s, struct store_ordering *at, size_t n);
 
 void store_check(const struct store *s);
 uint64_t store_digest(struct store *s); /* order-free digest of all keys, values and expiries: equal stores, equal digests */

@@ -41,23 +41,23 @@ static struct harness *world(struct modes *m)
 
 static int by_key(const void *a, const void *b) { return slice_cmp(entry_key(*(struct entry *const *)a), entry_key(*(struct entry *const *)b)); }
 
-static unsigned keys_of(const struct store *s, struct slice space, struct entry *found[FOUND_MAX])
+static unsigned keys_of(const struct store *s, uint16_t db, struct slice space, struct entry *found[FOUND_MAX])
 {
     unsigned n = 0;
     struct table_iter it;
-    if (!s->dbs[0]) return 0;
-    table_iter_init(&it, &s->dbs[0]->keys);
+    if (!s->dbs[db]) return 0;
+    table_iter_init(&it, &s->dbs[db]->keys);
     for (struct entry *e; (e = table_iter_next(&it));)
         if (slice_eq(space_of(entry_key(e)), space)) found[n++] = e;
     qsort(found, n, sizeof *found, by_key);
     return n;
 }
 
-static void index_has_all_keys_of(const struct store *s, struct slice space)
+static void index_has_all_keys_of(const struct store *s, uint16_t db, struct slice space)
 {
     struct entry *found[FOUND_MAX];
-    unsigned n = keys_of(s, space, found);
-    const struct keyindex *k = store_index(s, space);
+    unsigned n = keys_of(s, db, space, found);
+    const struct keyindex *k = store_index(s, db, space);
     struct keyindex_at at;
     assert_int_equal(k != NULL, n > 0);
     if (!k) return;
@@ -69,10 +69,11 @@ static void index_has_all_keys_of(const struct store *s, struct slice space)
 static void same(const struct store *s, const struct modes *m)
 {
     store_check(s);
-    for (unsigned i = 0; i < SPACES; i++) {
-        if (m->ordered[i]) index_has_all_keys_of(s, slice_str(names[i]));
-        else assert_null(store_index(s, slice_str(names[i])));
-    }
+    for (uint16_t db = 0; db < 3; db++)
+        for (unsigned i = 0; i < SPACES; i++) {
+            if (m->ordered[i]) index_has_all_keys_of(s, db, slice_str(names[i]));
+            else assert_null(store_index(s, db, slice_str(names[i])));
+        }
 }
 
 /* ---- things that happen */
@@ -110,10 +111,12 @@ static void turn(struct harness *h, struct modes *m, struct rng *rng)
 {
     struct store *s = h->stores[0];
     unsigned i = (unsigned)rng_below(rng, SPACES);
-    uint64_t cursor = 0;
+    struct store_ordering at = {0};
     m->ordered[i] = !m->ordered[i];
-    if (m->ordered[i] || rng_below(rng, 2)) while (store_order_step(s, &cursor, 1 + (size_t)rng_below(rng, 50))) write_something(h, rng);
-    else while (store_drop_index(s, slice_str(names[i]), 1 + (size_t)rng_below(rng, 50))) write_something(h, rng);
+    while (store_order_step(s, &at, 1 + (size_t)rng_below(rng, 50))) {
+        write_something(h, rng);
+        if (rng_below(rng, 10) == 0) harness_run(h, "SWAPDB 0 2");
+    }
 }
 
 enum happening { EXPIRY, EVICTION, FLUSH, SWAP, SWAP_ELSEWHERE, TURN, CHILL, COMPACTION, HAPPENINGS };
@@ -162,7 +165,7 @@ static void whatever_happens_an_index_has_the_keys_of_its_space(void **state)
         if (cut) cut_free(cut);
         same(s, &m);
         for (unsigned i = 0; i < SPACES; i++) {
-            const struct keyindex *k = store_index(s, slice_str(names[i]));
+            const struct keyindex *k = store_index(s, 0, slice_str(names[i]));
             indexed += k ? k->count : 0;
         }
     }
@@ -182,16 +185,17 @@ static void fill(struct harness *h, const char *space, unsigned n, unsigned byte
     }
 }
 
-static void a_key_of_database_0_alone_is_indexed_and_only_in_ordered_spaces(void **state)
+static void every_database_has_indexes_of_its_own_and_only_of_ordered_spaces(void **state)
 {
     struct modes m = {.ordered = {true}};
     struct harness *h = world(&m);
     fill(h, "s0", 10, 5);
     fill(h, "s1", 10, 5);
     h->db = 3;
-    fill(h, "s0", 10, 5);
+    fill(h, "s0", 4, 5);
     same(h->stores[0], &m);
-    assert_int_equal(store_index(h->stores[0], SLICE("s0"))->count, 10);
+    assert_int_equal(store_index(h->stores[0], 0, SLICE("s0"))->count, 10);
+    assert_int_equal(store_index(h->stores[0], 3, SLICE("s0"))->count, 4);
     harness_free(h);
 }
 
@@ -203,8 +207,8 @@ static void an_index_counts_the_bytes_that_memory_usage_says(void **state)
     harness_run(h, "APPEND s0/00007 and-some-more-bytes-that-need-another-block-than-the-one-before");
     uint64_t bytes = 0;
     struct entry *found[FOUND_MAX];
-    for (unsigned i = 0, n = keys_of(h->stores[0], SLICE("s0"), found); i < n; i++) bytes += store_entry_bytes(h->stores[0], found[i]);
-    assert_int_equal(store_index(h->stores[0], SLICE("s0"))->bytes, bytes);
+    for (unsigned i = 0, n = keys_of(h->stores[0], 0, SLICE("s0"), found); i < n; i++) bytes += store_entry_bytes(h->stores[0], found[i]);
+    assert_int_equal(store_index(h->stores[0], 0, SLICE("s0"))->bytes, bytes);
     harness_free(h);
 }
 
@@ -213,24 +217,24 @@ static void a_space_that_becomes_ordered_is_indexed_in_slices_and_dropped_in_sli
     struct modes m = {0};
     struct harness *h = world(&m);
     struct store *s = h->stores[0];
-    uint64_t cursor = 0;
+    struct store_ordering at = {0};
     unsigned steps = 0;
     h->check = false;
     fill(h, "s3", 1000, 5);
-    assert_null(store_index(s, SLICE("s3")));
+    assert_null(store_index(s, 0, SLICE("s3")));
     m.ordered[3] = true;
-    do steps++; while (store_order_step(s, &cursor, 50));
-    assert_in_range(steps, 10, 21);
-    assert_int_equal(store_index(s, SLICE("s3"))->count, 1000);
+    do steps++; while (store_order_step(s, &at, 50));
+    assert_in_range(steps, 20, 36);
+    assert_int_equal(store_index(s, 0, SLICE("s3"))->count, 1000);
     store_check(s);
     m.ordered[3] = false;
-    for (steps = 1; store_drop_index(s, SLICE("s3"), 50); steps++) store_check(s);
-    assert_int_equal(steps, 20);
+    at = (struct store_ordering){0};
+    while (store_order_step(s, &at, 50)) store_check(s);
     same(s, &m);
     harness_free(h);
 }
 
-static void swapping_database_0_takes_its_index_away_and_indexes_the_other(void **state)
+static void a_database_that_gets_another_number_takes_its_indexes_along(void **state)
 {
     struct modes m = {.ordered = {true}};
     struct harness *h = world(&m);
@@ -239,12 +243,11 @@ static void swapping_database_0_takes_its_index_away_and_indexes_the_other(void 
     fill(h, "s0", 7, 5);
     harness_run(h, "SWAPDB 1 0");
     same(h->stores[0], &m);
-    assert_int_equal(store_index(h->stores[0], SLICE("s0"))->count, 7);
+    assert_int_equal(store_index(h->stores[0], 0, SLICE("s0"))->count, 7);
+    assert_int_equal(store_index(h->stores[0], 1, SLICE("s0"))->count, 200);
     harness_run(h, "SWAPDB 0 9");
     same(h->stores[0], &m);
-    assert_null(store_index(h->stores[0], SLICE("s0")));
-    harness_run(h, "SWAPDB 9 0");
-    assert_int_equal(store_index(h->stores[0], SLICE("s0"))->count, 7);
+    assert_null(store_index(h->stores[0], 0, SLICE("s0")));
     harness_free(h);
 }
 
@@ -264,17 +267,17 @@ static void entries_that_move_together_are_found_where_they_went(void **state)
     while (store_compact_step(s, 500, true)) steps++;
     assert_true(steps > 2);
     store_check(s);
-    assert_int_equal(store_index(s, SLICE("s0"))->count, 5000);
+    assert_int_equal(store_index(s, 0, SLICE("s0"))->count, 5000);
     harness_free(h);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_key_of_database_0_alone_is_indexed_and_only_in_ordered_spaces),
+        cmocka_unit_test(every_database_has_indexes_of_its_own_and_only_of_ordered_spaces),
         cmocka_unit_test(an_index_counts_the_bytes_that_memory_usage_says),
         cmocka_unit_test(a_space_that_becomes_ordered_is_indexed_in_slices_and_dropped_in_slices),
-        cmocka_unit_test(swapping_database_0_takes_its_index_away_and_indexes_the_other),
+        cmocka_unit_test(a_database_that_gets_another_number_takes_its_indexes_along),
         cmocka_unit_test(entries_that_move_together_are_found_where_they_went),
         cmocka_unit_test(whatever_happens_an_index_has_the_keys_of_its_space),
     };
