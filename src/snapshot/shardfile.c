@@ -8,6 +8,7 @@
 #include "object/object.h"
 #include "object/objurl.h"
 #include "snapshot/cache.h"
+#include "snapshot/leafindex.h"
 #include "snapshot/manifest.h"
 #include "snapshot/snappath.h"
 #include "snapshot/storebook.h"
@@ -37,6 +38,7 @@ static int open_table(struct view *v, struct buf *why)
 {
     const char *fault = NULL;
     int rc = shardread_open(&v->read, v->range ? rangeread_source(v->range) : &v->mapped, &fault);
+    if (rc == 0 && !v->range) v->read.index = leafindex_new(&v->mapped, v->read.root);
     if (rc < 0 && fault) buf_add_str(why, fault);
     if (rc < 0 && !fault && v->range) rangeread_why(v->range, why);
     return rc;
@@ -51,6 +53,7 @@ static int open_range(struct shardfile *f, struct view *v, const char *sidecar_k
 
 static void close_view(struct view *v)
 {
+    leafindex_free(v->read.index);
     rangeread_close(v->range);
     *v = (struct view){0};
 }
@@ -221,6 +224,8 @@ int shardfile_get_many(struct shardfile *f, struct shardread_ask *asks, size_t n
         if (again <= 0) return again;
     }
 }
+
+const struct shardread *shardfile_mapped(const struct shardfile *f) { return f->views[0].range ? NULL : &f->views[0].read; }
 
 int shardfile_walk(struct shardfile *f, const struct shardread **r)
 {

@@ -35,6 +35,8 @@ void shardfile_unref(struct shardfile *f); /* NULL is allowed */
 /* As shardread_get and shardread_get_many. */
 int shardfile_get(struct shardfile *f, struct slice key, struct buf *buf, struct slice *value);
 int shardfile_get_many(struct shardfile *f, struct shardread_ask *asks, size_t n, struct buf *buf);
+/* For lookups in several shards at once: NULL if it is remote. */
+const struct shardread *shardfile_mapped(const struct shardfile *f);
 /* For cursors: 0 and what to walk in, which lives as long as the shard; or an error. */
 int shardfile_walk(struct shardfile *f, const struct shardread **r);
 

@@ -1,15 +1,14 @@
 /* How a lookup is made fast
  *
- * A file of five million rows has five levels, and nearly every cell that a search looks at is a cache miss. So a comparison reads as little of a cell as it can: the payload's length, the
- * record's header length and the key's type, then eight bytes of the key as one number. The search has no branch on what a comparison gave, and asks for both
- * cells that the next step may need before it makes this one. Rows are taken apart and checked in full only when they are what was looked for. */
+ * A file of five million rows has five levels. Searching a page is made cheap in pagesearch.h; the way down is made short by an index of the interior pages (leafindex.h), where the file is in
+ * memory and the reader has one; and lookups that come together make their steps in turn, so that their cache misses overlap. */
 #include "snapshot/shardread.h"
-
-#include <endian.h>
 
 #include "base/mem.h"
 #include "base/prefetch.h"
+#include "snapshot/leafindex.h"
 #include "snapshot/overflow.h"
+#include "snapshot/pagesearch.h"
 #include "snapshot/schema.h"
 #include "snapshot/treepage.h"
 #include "snapshot/treewalk.h"
@@ -88,227 +87,155 @@ int shardread_open(struct shardread *r, const struct page_source *source, const 
     return rc;
 }
 
-/* --- comparing --- */
+/* --- where a lookup begins --- */
 
-struct probe {
-    struct slice key;
-    uint64_t head; /* its first eight bytes as a number, if it has eight */
+/* A page to look in, and what is known about it. */
+struct spot {
+    uint32_t number;    /* 0: nothing more to look at */
+    bool is_row;        /* the row itself was found: */
+    uint32_t cell;
+    uint64_t low, high; /* heads of the rows before and behind the page; equal: not known */
 };
 
-static struct probe probe_of(struct slice key)
+/* Among rows first to end of the index, whose heads are all the probe's own, by their whole keys. 1 and the row, 0 and the first one behind the key, or an error. */
+static int search_rows(const struct shardread *r, const struct pagesearch_probe *p, uint32_t *first, uint32_t end)
 {
-    struct probe p = {.key = key};
-    if (key.n >= 8) {
-        memcpy(&p.head, key.p, 8);
-        p.head = be64toh(p.head);
+    while (*first < end) {
+        uint32_t mid = *first + (end - *first) / 2;
+        uint32_t number = r->index->rows[mid].page, cell = r->index->cells[mid];
+        const uint8_t *page;
+        struct treepage t;
+        bool less;
+        int rc = pages_get(r->source, number, &page);
+        if (rc) return rc;
+        if (!treepage_parse(&t, page, r->source->page_size, number) || cell >= t.cells) return ERR_SHARD_DAMAGED;
+        rc = pagesearch_compare(r->source, &t, cell, p, &less);
+        if (rc) {
+            *first = mid;
+            return rc;
+        }
+        if (less) *first = mid + 1;
+        else end = mid;
     }
-    return p;
-}
-
-/* The key's bytes that are in the cell, against as many of the probe's. */
-static int compare_bytes(const struct probe *p, const uint8_t *key, uint64_t n)
-{
-    if (n >= 8 && p->key.n >= 8) {
-        uint64_t head;
-        memcpy(&head, key, 8);
-        head = be64toh(head);
-        if (head != p->head) return head < p->head ? -1 : 1;
-        if (n == 8 && p->key.n == 8) return 0;
-    }
-    return slice_cmp(slice_of(key, (size_t)n), p->key);
-}
-
-/* The other part of a key, which goes on in overflow pages, after the first part was equal to as many bytes of the probe. */
-static int compare_chain(const struct page_source *s, const struct treecell *c, uint64_t key_left, struct slice rest, bool *less)
-{
-    struct overflow o;
-    struct slice piece;
-    int rc = overflow_open(&o, s, c->overflow, c->payload - c->local_n, key_left), order = 0;
-    if (rc) return rc;
-    while (key_left && rest.n && order == 0 && (rc = overflow_next(&o, &piece, NULL)) == 1) {
-        size_t n = piece.n < key_left ? piece.n : (size_t)key_left;
-        if (n > rest.n) n = rest.n;
-        order = memcmp(piece.p, rest.p, n);
-        rest = slice_of(rest.p + n, rest.n - n);
-        key_left -= n;
-    }
-    overflow_close(&o);
-    if (rc < 0) return rc;
-    if (order == 0) order = key_left ? 1 : rest.n ? -1 : 0;
-    *less = order < 0;
-    return order == 0;
-}
-
-/* Taken apart wholly: long keys, and whatever the quick way does not know. *less: the row's key is before the probe. 1 if they are equal, 0, or an error. */
-static int compare_slowly(const struct page_source *s, const struct treepage *t, uint32_t i, const struct probe *p, bool *less)
-{
-    struct treecell c;
-    struct treerow row;
-    *less = true;
-    if (!treepage_cell(t, i, &c) || !treepage_row(&c, &row)) return ERR_SHARD_DAMAGED;
-    if (!row.key_is_blob) return 0; /* other types come before BLOBs */
-    uint64_t here = c.local_n - row.head;
-    if (row.key_n <= here) {
-        int order = compare_bytes(p, c.local + row.head, row.key_n);
-        *less = order < 0;
-        return order == 0;
-    }
-    size_t n = here < p->key.n ? (size_t)here : p->key.n;
-    int order = memcmp(c.local + row.head, p->key.p, n);
-    if (order == 0 && n < here) order = 1;
-    *less = order < 0;
-    return order ? 0 : compare_chain(s, &c, row.key_n - here, slice_of(p->key.p + n, p->key.n - n), less);
-}
-
-/* The quick way, for rows of one or two bytes of length whose key is short and in the page; true if it was one. */
-static inline bool compare_quickly(const struct treepage *t, uint32_t i, const struct probe *p, int *order)
-{
-    uint32_t at = pagefile_u16(t->slots + 2 * i) + (t->leaf ? 0 : 4);
-    if (unlikely(at < t->content || at + 8 > t->size)) return false;
-    const uint8_t *c = t->p + at;
-    uint32_t payload = c[0], n = 1;
-    if (payload & 0x80) {
-        payload = (payload & 0x7f) << 7 | c[1];
-        n = 2;
-        if (unlikely(c[1] & 0x80)) return false;
-    }
-    uint32_t head = c[n], type = c[n + 1];
-    if (type & 0x80) {
-        if (unlikely(c[n + 2] & 0x80)) return false;
-        type = (type & 0x7f) << 7 | c[n + 2];
-    }
-    if (unlikely(payload > t->whole_max || type < 12 || type & 1)) return false;
-    uint32_t key_n = (type - 12) / 2;
-    if (unlikely(head > 20 || at + n + head + key_n > t->size || head + key_n > payload)) return false;
-    *order = compare_bytes(p, c + n + head, key_n);
-    return true;
-}
-
-static inline int compare(const struct page_source *s, const struct treepage *t, uint32_t i, const struct probe *p, bool *less)
-{
-    int order;
-    if (likely(compare_quickly(t, i, p, &order))) {
-        *less = order < 0;
-        return order == 0;
-    }
-    return compare_slowly(s, t, i, p, less);
-}
-
-/* Asks for the two cells of which the next step of a search among n cells from lo on will look at one. */
-static inline void prefetch_next(const struct treepage *t, uint32_t lo, uint32_t n)
-{
-    uint32_t half = n / 2;
-    if (n <= 2) return;
-    prefetch_line(t->p + pagefile_u16(t->slots + 2 * (lo + half / 2)));
-    prefetch_line(t->p + pagefile_u16(t->slots + 2 * (lo + half + (n - half + 1) / 2)));
-}
-
-/* A search under way: the answer is among the n cells from lo on, or behind them. */
-struct hunt {
-    uint32_t lo, n, hit;
-};
-
-static inline void hunt_begin(struct hunt *h, const struct treepage *t) { *h = (struct hunt){.n = t->cells, .hit = UINT32_MAX}; }
-
-/* Looks at the cell in the middle. 0, or an error. */
-static inline int hunt_step(struct hunt *h, const struct page_source *s, const struct treepage *t, const struct probe *p)
-{
-    uint32_t half = h->n / 2, mid = h->lo + half;
-    bool less;
-    int rc = compare(s, t, mid, p, &less);
-    if (unlikely(rc < 0)) return rc;
-    h->hit = rc ? mid : h->hit;
-    h->lo = less ? mid + 1 : h->lo;
-    h->n = less ? h->n - half - 1 : half;
     return 0;
 }
 
-/* 1 if the cell at lo is the probe's own, 0 if there is none, or an error: the keys of a page differ. */
-static inline int hunt_end(const struct hunt *h)
+/* A key that does not begin as all rows of the index do is before them all, or behind: in one of the leaves at the edges, of whose rows nothing is known. */
+static bool is_outside(const struct leafindex *x, struct slice key, uint32_t *leaf)
 {
-    if (h->hit == UINT32_MAX) return 0;
-    return h->hit == h->lo ? 1 : ERR_SHARD_DAMAGED;
+    if (x->skip == 0) return false;
+    size_t n = key.n < x->skip ? key.n : x->skip;
+    int order = n ? memcmp(key.p, x->shared.p, n) : 0;
+    if (order == 0 && key.n >= x->skip) return false;
+    *leaf = order <= 0 ? 0 : x->n;
+    return true;
 }
 
-/* The first cell whose key is not before the probe: *at, perhaps behind the last. 1 if it is the probe's own, 0, or an error. */
-static int search(const struct page_source *s, const struct treepage *t, const struct probe *p, uint32_t *at)
+/* Makes the probe, and finds by the index where to look for it. 0 or an error. */
+static int locate(const struct shardread *r, struct slice key, struct pagesearch_probe *p, struct spot *spot)
 {
-    struct hunt h;
-    hunt_begin(&h, t);
-    while (h.n) {
-        prefetch_next(t, h.lo, h.n);
-        int rc = hunt_step(&h, s, t, p);
-        if (unlikely(rc)) return rc;
+    const struct leafindex *x = r->index;
+    uint32_t at;
+    *spot = (struct spot){0};
+    if (is_outside(x, key, &at)) {
+        *p = pagesearch_probe(key, 0);
+        spot->number = x->rows[at].leaf;
+        return 0;
     }
-    *at = h.lo;
-    return hunt_end(&h);
+    *p = pagesearch_probe(key, x->skip);
+    at = leafindex_lower(x, p->head);
+    if (at < x->n && x->rows[at].head == p->head) {
+        uint32_t end = p->head == UINT64_MAX ? x->n : leafindex_lower(x, p->head + 1);
+        int rc = search_rows(r, p, &at, end);
+        if (rc < 0) return rc;
+        if (rc) {
+            *spot = (struct spot){.number = x->rows[at].page, .cell = x->cells[at], .is_row = true};
+            return 0;
+        }
+    }
+    spot->number = x->rows[at].leaf;
+    if (at == 0 || at == x->n) *p = pagesearch_probe(key, 0); /* the leaves at the edges have rows outside */
+    else *spot = (struct spot){.number = x->rows[at].leaf, .low = x->rows[at - 1].head, .high = x->rows[at].head};
+    return 0;
+}
+
+/* With an index the lookup begins in a leaf or at the row itself, else at the root. */
+static int set_out_for(const struct shardread *r, uint32_t lookups, struct slice key, struct pagesearch_probe *p, struct spot *spot)
+{
+    if (r->index && leafindex_ready(r->index, lookups)) return locate(r, key, p, spot);
+    *p = pagesearch_probe(key, 0);
+    *spot = (struct spot){.number = r->root};
+    return 0;
+}
+
+/* Asks for a page's head and, since writers put cells one before the other from the page's end on, for the cell that the search will probably look at first. */
+static void prefetch_spot(const struct page_source *s, const struct spot *spot, const struct pagesearch_probe *p)
+{
+    if (spot->number - 1 >= s->n_pages) return;
+    const uint8_t *page = s->base + (size_t)(spot->number - 1) * s->page_size;
+    prefetch_line(page);
+    prefetch_line(page + 64);
+    if (spot->low >= p->head || p->head >= spot->high || spot->high - spot->low > INT64_MAX) return;
+    double share = (double)(int64_t)(p->head - spot->low) / (double)(int64_t)(spot->high - spot->low);
+    const uint8_t *cell = page + (uint32_t)((1 - share) * (s->page_size - 128)) + 64;
+    prefetch_line(cell);
+    prefetch_line(cell - 64);
 }
 
 /* --- one lookup --- */
-
-/* n bytes of a row from its byte `from` on: in place if they are in the cell and may stay there, else behind what buf has. */
-static int part_of_row(const struct page_source *s, const struct treecell *c, uint64_t from, uint64_t n, bool in_place, struct buf *buf, struct slice *out)
-{
-    uint64_t here = from < c->local_n ? c->local_n - from : 0;
-    if (n <= here && in_place) {
-        *out = slice_of(c->local + from, (size_t)n);
-        return 0;
-    }
-    if (n > (uint64_t)s->n_pages * s->page_size) return ERR_SHARD_DAMAGED;
-    if (here > n) here = n;
-    char *p = buf_room(buf, (size_t)n + 1);
-    if (here) memcpy(p, c->local + from, (size_t)here);
-    int rc = 0;
-    if (here < n) rc = overflow_copy(s, c->overflow, c->payload - c->local_n, from + here - c->local_n, (size_t)(n - here), p + here);
-    *out = slice_of(p, (size_t)n);
-    buf->len += rc ? 0 : (size_t)n;
-    return rc;
-}
-
-static int value_of(const struct page_source *s, const struct treepage *t, uint32_t i, bool in_place, struct buf *buf, struct slice *value)
-{
-    struct treecell c;
-    struct treerow row;
-    if (!treepage_cell(t, i, &c) || !treepage_row(&c, &row)) return ERR_SHARD_DAMAGED;
-    return part_of_row(s, &c, row.head + row.key_n, row.value_n, in_place, buf, value);
-}
 
 /* What a search in a page means, which gave rc and `at`: 1 and the value, 0 and the child to go on with (0: none), or an error. */
 static int after_search(const struct page_source *s, const struct treepage *t, int rc, uint32_t at, uint32_t *number, struct buf *buf, struct slice *value)
 {
     if (rc < 0) return rc;
     if (rc) {
-        rc = value_of(s, t, at, s->base != NULL, buf, value);
+        rc = pagesearch_value(s, t, at, s->base != NULL, buf, value);
         return rc ? rc : 1;
     }
     *number = t->leaf ? 0 : treepage_child(t, at);
     return *number || t->leaf ? 0 : ERR_SHARD_DAMAGED;
 }
 
-/* What page `number` says about the probe, in the same words. */
-static int look_in(const struct page_source *s, const uint8_t *page, uint32_t *number, const struct probe *p, struct buf *buf, struct slice *value)
+/* Parses the spot's page and begins the search in it. 0 or an error. */
+static inline int begin_search(const struct page_source *s, const uint8_t *page, const struct spot *spot, const struct pagesearch_probe *p, struct treepage *t, struct pagesearch *h)
+{
+    if (!treepage_parse(t, page, s->page_size, spot->number) || t->table) return ERR_SHARD_DAMAGED;
+    if (unlikely(spot->is_row)) {
+        *h = (struct pagesearch){.lo = spot->cell, .hit = true};
+        return spot->cell < t->cells ? 0 : ERR_SHARD_DAMAGED;
+    }
+    pagesearch_begin(h, t, p, spot->low, spot->high);
+    return 0;
+}
+
+/* What the spot's page says about the probe, as after_search does; the spot becomes the child. */
+static int look_in(const struct page_source *s, const uint8_t *page, struct spot *spot, const struct pagesearch_probe *p, struct buf *buf, struct slice *value)
 {
     struct treepage t;
-    uint32_t at = 0;
-    if (!treepage_parse(&t, page, s->page_size, *number) || t.table) return ERR_SHARD_DAMAGED;
-    int rc = search(s, &t, p, &at);
-    return after_search(s, &t, rc, at, number, buf, value);
+    struct pagesearch h;
+    int rc = begin_search(s, page, spot, p, &t, &h);
+    if (rc == 0) rc = pagesearch_run(&h, s, &t, p);
+    *spot = (struct spot){.number = spot->number};
+    return after_search(s, &t, rc, h.lo, &spot->number, buf, value);
 }
 
 int shardread_get(const struct shardread *r, struct slice key, struct buf *buf, struct slice *value)
 {
     const struct page_source *s = r->source;
-    struct probe p = probe_of(key);
-    uint32_t number = r->root;
+    struct pagesearch_probe p;
+    struct spot spot;
     buf->len = 0;
+    int rc = set_out_for(r, 1, key, &p, &spot);
+    if (rc) return rc;
+    if (s->base) prefetch_spot(s, &spot, &p);
     for (int depth = 0; depth < SHARDREAD_DEPTH_MAX; depth++) {
         const uint8_t *page;
-        uint32_t here = number;
-        int rc = pages_get(s, number, &page);
+        uint32_t here = spot.number;
+        rc = pages_get(s, here, &page);
         if (rc) return rc;
-        rc = look_in(s, page, &number, &p, buf, value);
+        rc = look_in(s, page, &spot, &p, buf, value);
         pages_put(s, here, page);
-        if (rc || number == 0) return rc;
+        if (rc || spot.number == 0) return rc;
     }
     return ERR_SHARD_DAMAGED;
 }
@@ -319,18 +246,19 @@ enum { GROUP = 32 }; /* lookups that go hand in hand */
 
 struct lookup {
     struct shardread_ask *ask;
-    struct probe probe;
-    uint32_t number; /* the page that comes next; 0: done */
+    const struct page_source *source;
+    struct pagesearch_probe probe;
+    struct spot spot; /* the page that comes next */
     const uint8_t *page;
     struct treepage t; /* the page and the search in it, where all lookups search hand in hand */
-    struct hunt hunt;
+    struct pagesearch search;
     int rc;
 };
 
 static void finish(struct lookup *l, int rc)
 {
     l->ask->rc = rc;
-    l->number = 0;
+    l->spot.number = 0;
 }
 
 /* What the page gave: rc as of look_in. A value that came into buf, which had `before` bytes, is noted by its offset, since buf may move. */
@@ -339,7 +267,7 @@ static void advance(struct lookup *l, int rc, const struct buf *buf, size_t befo
     struct shardread_ask *ask = l->ask;
     ask->at = before;
     ask->in_buf = rc == 1 && buf->p && ask->value.p == buf->p + before;
-    if (rc || l->number == 0) finish(l, rc);
+    if (rc || l->spot.number == 0) finish(l, rc);
 }
 
 /* Gets the pages of all lookups that go on, each page once, in one call; the lookups are in no order of pages. */
@@ -347,7 +275,7 @@ static int get_pages(const struct page_source *s, struct lookup *lookups, uint32
 {
     *n_pages = 0;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t number = lookups[i].number, j = 0;
+        uint32_t number = lookups[i].spot.number, j = 0;
         if (number == 0) continue;
         if (number > s->n_pages) {
             finish(&lookups[i], ERR_SHARD_DAMAGED);
@@ -360,7 +288,7 @@ static int get_pages(const struct page_source *s, struct lookup *lookups, uint32
     int rc = s->get(s->ctx, numbers, *n_pages, pages);
     for (uint32_t i = 0; i < n && rc == 0; i++)
         for (uint32_t j = 0; j < *n_pages; j++)
-            if (lookups[i].number == numbers[j]) lookups[i].page = pages[j];
+            if (lookups[i].spot.number == numbers[j]) lookups[i].page = pages[j];
     return rc;
 }
 
@@ -372,88 +300,113 @@ static bool level_fetched(const struct page_source *s, struct lookup *lookups, u
     int rc = get_pages(s, lookups, n, numbers, pages, &n_pages);
     bool more = false;
     for (uint32_t i = 0; i < n; i++) {
-        if (lookups[i].number == 0) continue;
+        if (lookups[i].spot.number == 0) continue;
         struct lookup *l = &lookups[i];
         size_t before = buf->len;
-        advance(l, rc ? rc : look_in(s, l->page, &l->number, &l->probe, buf, &l->ask->value), buf, before);
-        more |= l->number != 0;
+        advance(l, rc ? rc : look_in(s, l->page, &l->spot, &l->probe, buf, &l->ask->value), buf, before);
+        more |= l->spot.number != 0;
     }
     if (rc == 0 && n_pages) s->put(s->ctx, numbers, n_pages, pages);
     return more;
 }
 
-static void prefetch_middle(const struct lookup *l)
-{
-    if (l->hunt.n) prefetch_line(l->t.p + pagefile_u16(l->t.slots + 2 * (l->hunt.lo + l->hunt.n / 2)));
-}
-
 /* Parses the pages of all lookups, whose heads were asked for before, and asks for the cells where the searches begin. */
-static void begin_hunts(const struct page_source *s, struct lookup *lookups, uint32_t n)
+static void begin_searches(struct lookup *lookups, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         struct lookup *l = &lookups[i];
-        l->hunt = (struct hunt){0};
-        if (l->number == 0) continue;
-        l->rc = pages_get(s, l->number, &l->page);
-        if (l->rc == 0 && (!treepage_parse(&l->t, l->page, s->page_size, l->number) || l->t.table)) l->rc = ERR_SHARD_DAMAGED;
-        if (l->rc) continue;
-        hunt_begin(&l->hunt, &l->t);
-        prefetch_middle(l);
+        l->search.n = 0;
+        if (l->spot.number == 0) continue;
+        l->rc = pages_get(l->source, l->spot.number, &l->page);
+        if (l->rc == 0) l->rc = begin_search(l->source, l->page, &l->spot, &l->probe, &l->t, &l->search);
+        if (l->rc) l->search.n = 0;
+        else pagesearch_prefetch(&l->search, &l->t);
     }
 }
 
-/* The same where all pages are in memory: each search makes one step in turn, so that the cell it needs for the next is on its way while the others make theirs. */
-static bool level_mapped(const struct page_source *s, struct lookup *lookups, uint32_t n, struct buf *buf)
+enum { VALUE_AHEAD = 256 }; /* bytes of a value that are asked for: the processor guesses the rest */
+
+/* Of all searches, which have ended. True while lookups go on. */
+static bool end_searches(struct lookup *lookups, uint32_t n, struct buf *buf)
 {
-    begin_hunts(s, lookups, n);
-    for (bool going = true; going;) {
-        going = false;
-        for (uint32_t i = 0; i < n; i++) {
-            struct lookup *l = &lookups[i];
-            if (l->hunt.n == 0) continue;
-            l->rc = hunt_step(&l->hunt, s, &l->t, &l->probe);
-            if (unlikely(l->rc)) l->hunt.n = 0;
-            prefetch_middle(l);
-            going = true;
-        }
-    }
     bool more = false;
     for (uint32_t i = 0; i < n; i++) {
         struct lookup *l = &lookups[i];
+        struct slice *value = &l->ask->value;
         size_t before = buf->len;
-        if (l->number == 0) continue;
-        if (l->rc == 0) l->rc = hunt_end(&l->hunt);
-        advance(l, after_search(s, &l->t, l->rc, l->hunt.lo, &l->number, buf, &l->ask->value), buf, before);
-        if (l->number == 0) continue;
-        if (l->number <= s->n_pages) prefetch_line(s->base + (size_t)(l->number - 1) * s->page_size);
+        if (l->spot.number == 0) continue;
+        if (l->rc == 0) l->rc = l->search.hit;
+        l->spot = (struct spot){.number = l->spot.number};
+        advance(l, after_search(l->source, &l->t, l->rc, l->search.lo, &l->spot.number, buf, value), buf, before);
+        for (size_t at = 63; l->ask->rc == 1 && at < value->n + 63 && at < VALUE_AHEAD; at += 64) prefetch_line(value->p + at);
+        if (l->spot.number == 0) continue;
+        prefetch_spot(l->source, &l->spot, &l->probe);
         more = true;
     }
     return more;
 }
 
-static void get_group(const struct shardread *r, struct shardread_ask *asks, uint32_t n, struct buf *buf)
+/* The same where all pages are in memory: each search makes one step in turn, so that the cell it needs for the next is on its way while the others make theirs. */
+static bool level_mapped(struct lookup *lookups, uint32_t n, struct buf *buf)
+{
+    begin_searches(lookups, n);
+    for (bool going = true; going;) {
+        going = false;
+        for (uint32_t i = 0; i < n; i++) {
+            struct lookup *l = &lookups[i];
+            if (l->search.n == 0) continue;
+            l->rc = pagesearch_step(&l->search, l->source, &l->t, &l->probe);
+            if (unlikely(l->rc)) l->search.n = 0;
+            pagesearch_prefetch(&l->search, &l->t);
+            going = true;
+        }
+    }
+    return end_searches(lookups, n, buf);
+}
+
+static void get_group(struct shardread_ask *asks, uint32_t n, struct buf *buf)
 {
     struct lookup lookups[GROUP];
     bool more = true;
-    for (uint32_t i = 0; i < n; i++) lookups[i] = (struct lookup){.ask = &asks[i], .probe = probe_of(asks[i].key), .number = r->root};
+    for (uint32_t i = 0; i < n; i++) {
+        struct lookup *l = &lookups[i];
+        l->ask = &asks[i];
+        l->source = asks[i].r->source;
+        l->ask->rc = 0;
+        int rc = set_out_for(asks[i].r, 1, asks[i].key, &l->probe, &l->spot);
+        if (rc) finish(l, rc);
+        else if (l->source->base) prefetch_spot(l->source, &l->spot, &l->probe);
+    }
     for (int depth = 0; depth < SHARDREAD_DEPTH_MAX && more; depth++) {
-        if (r->source->base) more = level_mapped(r->source, lookups, n, buf);
-        else more = level_fetched(r->source, lookups, n, buf);
+        if (lookups[0].source->base) more = level_mapped(lookups, n, buf);
+        else more = level_fetched(lookups[0].source, lookups, n, buf);
     }
     for (uint32_t i = 0; i < n; i++)
-        if (lookups[i].number) finish(&lookups[i], ERR_SHARD_DAMAGED);
+        if (lookups[i].spot.number) finish(&lookups[i], ERR_SHARD_DAMAGED);
 }
 
-int shardread_get_many(const struct shardread *r, struct shardread_ask *asks, size_t n, struct buf *buf)
+static int get_all(struct shardread_ask *asks, size_t n, struct buf *buf)
 {
     int rc = 0;
     buf->len = 0;
-    for (size_t i = 0; i < n; i += GROUP) get_group(r, asks + i, n - i < GROUP ? (uint32_t)(n - i) : GROUP, buf);
+    for (size_t i = 0; i < n; i += GROUP) get_group(asks + i, n - i < GROUP ? (uint32_t)(n - i) : GROUP, buf);
     for (size_t i = 0; i < n; i++) {
         if (asks[i].rc == 1 && asks[i].in_buf) asks[i].value.p = buf->p + asks[i].at;
         if (rc == 0 && asks[i].rc < 0) rc = asks[i].rc;
     }
     return rc;
+}
+
+int shardread_get_many(const struct shardread *r, struct shardread_ask *asks, size_t n, struct buf *buf)
+{
+    for (size_t i = 0; i < n; i++) asks[i].r = r;
+    return get_all(asks, n, buf);
+}
+
+int shardread_get_mapped(struct shardread_ask *asks, size_t n, struct buf *buf)
+{
+    for (size_t i = 0; i < n; i++) CHECK(asks[i].r->source->base);
+    return get_all(asks, n, buf);
 }
 
 /* --- cursors --- */
@@ -555,7 +508,7 @@ static int load_key(struct shardread_cursor *c)
     if (!treepage_cell(&step->page, step->cell, &cell) || !treepage_row(&cell, &row)) return ERR_SHARD_DAMAGED;
     if (!row.key_is_blob) return 0;
     c->key_buf.len = 0;
-    int rc = part_of_row(c->r->source, &cell, row.head, row.key_n, true, &c->key_buf, &c->key);
+    int rc = pagesearch_part(c->r->source, &cell, row.head, row.key_n, true, &c->key_buf, &c->key);
     return rc ? rc : 1;
 }
 
@@ -594,13 +547,16 @@ static void set_out(struct shardread_cursor *c, bool forward)
 /* To where the key is or would be; 1 if it is there. */
 static int find(struct shardread_cursor *c, struct slice key, bool stop_at_hit)
 {
-    struct probe p = probe_of(key);
+    struct pagesearch_probe p = pagesearch_probe(key, 0);
+    struct pagesearch h;
     uint32_t number = c->r->root;
     for (;;) {
         int rc = enter(c, number);
         if (rc) return rc;
         struct shardread_step *step = top(c);
-        rc = search(c->r->source, &step->page, &p, &step->cell);
+        pagesearch_begin(&h, &step->page, &p, 0, 0);
+        rc = pagesearch_run(&h, c->r->source, &step->page, &p);
+        step->cell = h.lo;
         if (rc < 0 || step->page.leaf || (rc && stop_at_hit)) return rc < 0 ? rc : 0;
         number = treepage_child(&step->page, step->cell);
     }
@@ -649,7 +605,7 @@ int shardread_value(struct shardread_cursor *c, struct slice *value)
     CHECK(c->depth);
     struct shardread_step *step = top(c);
     c->value_buf.len = 0;
-    return value_of(c->r->source, &step->page, step->cell, true, &c->value_buf, value);
+    return pagesearch_value(c->r->source, &step->page, step->cell, true, &c->value_buf, value);
 }
 
 /* --- the whole file --- */
@@ -705,7 +661,7 @@ static int check_row(void *arg, const struct treecell *cell)
     c->stats->value_bytes += row.value_n;
     if (!row.key_is_blob) return !c->seen_blob ? 0 : ERR_SHARD_DAMAGED;
     c->key.len = 0;
-    rc = part_of_row(c->source, cell, row.head, row.key_n, true, &c->key, &key);
+    rc = pagesearch_part(c->source, cell, row.head, row.key_n, true, &c->key, &key);
     if (rc) return rc;
     if (c->seen_blob && slice_cmp(buf_slice(&c->last), key) >= 0) return ERR_SHARD_DAMAGED;
     c->seen_blob = true;

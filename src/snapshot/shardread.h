@@ -1,6 +1,6 @@
 /* Reads a shard file: looks keys up and walks them in order, over any page source (snapshot/pages.h).
  *
- * A struct shardread holds nothing but its root's number and may be shared by threads; a cursor belongs to one. Keys are compared as bytes. Values may be BLOB or TEXT and are given as
+ * A struct shardread does not change once it is open and may be shared by threads; a cursor belongs to one. Keys are compared as bytes. Values may be BLOB or TEXT and are given as
  * bytes either way. A row whose key is not a BLOB is never found, and no cursor shows it: the format's readers ask for BLOBs.
  *
  * Bytes come from outside: whatever is wrong with them is ERR_SHARD_DAMAGED, after a bounded number of steps. Not every damage is noticed by every call: shardread_check looks at
@@ -17,9 +17,12 @@
 
 enum { SHARDREAD_DEPTH_MAX = 20 };
 
+struct leafindex;
+
 struct shardread {
     const struct page_source *source;
     uint32_t root;
+    struct leafindex *index; /* NULL, or what the opener made for lookups (snapshot/leafindex.h); kept */
 };
 
 /* Keeps the source. Finds the table; 0, or an error, for ERR_SHARD_* with a sentence in *why (static; may be NULL): ERR_SHARD_UNSUPPORTED if there is no table kv of the format's
@@ -38,9 +41,12 @@ struct shardread_ask {
     int rc;             /* as of shardread_get */
     size_t at;          /* private: of the value, in buf */
     bool in_buf;        /* private */
+    const struct shardread *r;
 };
 /* buf gets the values that are not in one piece in mapped memory; its contents are replaced. 0, or the first error among the asks. */
 int shardread_get_many(const struct shardread *r, struct shardread_ask *asks, size_t n, struct buf *buf);
+/* The same of several files at once, all in memory: each ask says which, in `r`. */
+int shardread_get_mapped(struct shardread_ask *asks, size_t n, struct buf *buf);
 
 /* ---- walking in order */
 

@@ -1,9 +1,10 @@
-/* Any bytes as a shard file: opened, looked up, walked both ways, checked and made a sidecar of, everything ends. In a file that the check finds whole, every row of the walk is found by its key, and
+/* Any bytes as a shard file: opened, looked up, walked both ways, checked and made a sidecar of, everything ends. In a file that the check finds whole, every row of the walk is found by its key, with an index and without, and
  * the walk back meets as many. The first byte says whether the file's header is made right first, so that what lies behind it is reached. */
 #include <stdint.h>
 #include <string.h>
 
 #include "base/check.h"
+#include "snapshot/leafindex.h"
 #include "snapshot/pagefile.h"
 #include "snapshot/shardread.h"
 #include "snapshot/sidecar.h"
@@ -18,6 +19,28 @@ static void make_right(struct buf *file)
     pagefile_put_u32(file->p + 28, 0);
     pagefile_put_u32(file->p + 44, 4);
     pagefile_put_u32(file->p + 56, 1);
+}
+
+/* The index answers as the tree does, if the file is whole. */
+static void look_up_by_index(const struct shardread *tree, bool whole)
+{
+    struct shardread r = *tree;
+    struct shardread_cursor c;
+    struct buf buf = {0};
+    struct slice value, again;
+    r.index = leafindex_new(r.source, r.root);
+    leafindex_ready(r.index, 1 << 20);
+    leafindex_ready(r.index, 1 << 20);
+    shardread_cursor_init(&c, tree);
+    for (int rc = shardread_seek(&c, SLICE("")); rc == 1; rc = shardread_next(&c)) {
+        int got = shardread_value(&c, &value), found = shardread_get(&r, shardread_key(&c), &buf, &again);
+        CHECK(!whole || (got == 0 && found == 1 && slice_eq(value, again)));
+    }
+    shardread_cursor_fini(&c);
+    struct shardread_ask asks[3] = {{.key = SLICE("")}, {.key = SLICE("key-1")}, {.key = SLICE("\xff")}};
+    shardread_get_many(&r, asks, 3, &buf);
+    leafindex_free(r.index);
+    buf_fini(&buf);
 }
 
 static uint64_t walk(const struct shardread *r, bool whole)
@@ -52,6 +75,7 @@ static void read_all(const struct page_source *source)
     }
     bool whole = shardread_check(&r, &stats) == 0;
     uint64_t rows = walk(&r, whole);
+    look_up_by_index(&r, whole);
     CHECK(!whole || rows <= stats.rows); /* keys that are no BLOB are not shown */
     struct shardread_ask asks[3] = {{.key = SLICE("")}, {.key = SLICE("key-1")}, {.key = SLICE("\xff")}};
     shardread_get_many(&r, asks, 3, &buf);
