@@ -365,7 +365,7 @@ struct many {
     struct readstate *s;
     struct group *groups;
     uint32_t n_groups;
-    struct shardread_ask *asks; /* [n], those of one shard together */
+    struct shardread_ask *asks; /* [n]; in groups those of one shard together */
     uint32_t *order;            /* [n]: which key an ask is for */
     char (*numbers)[8];         /* [n]: stored bytes of integer keys */
     uint32_t *shards, *starts;
@@ -382,15 +382,20 @@ static void get_group(void *arg, uint32_t i)
     if (g->rc < 0) g->rc = read_failed(m->s, g->place, f, g->rc, &g->why);
 }
 
-static int make_asks(struct many *m, const struct snapkey *keys, size_t n, const struct readstate_context *context, struct buf *why)
+/* Ask i is for key `key`. */
+static int make_ask(struct many *m, size_t i, const struct snapkey *keys, uint32_t key, struct buf *why)
+{
+    m->order[i] = key;
+    m->asks[i].rc = 0;
+    return stored_bytes(m->s, &keys[key], m->numbers[i], &m->asks[i].key, why);
+}
+
+static int make_groups(struct many *m, const struct snapkey *keys, size_t n, struct buf *why)
 {
     struct readstate *s = m->s;
-    int rc = route_many(s, keys, n, context, m->shards, why);
-    if (rc < 0) return rc;
     router_group(s->m->num_dbs, m->shards, n, m->order, m->starts);
     for (size_t i = 0; i < n; i++) {
-        m->asks[i] = (struct shardread_ask){.rc = 0};
-        rc = stored_bytes(s, &keys[m->order[i]], m->numbers[i], &m->asks[i].key, why);
+        int rc = make_ask(m, i, keys, m->order[i], why);
         if (rc < 0) return rc;
     }
     for (uint32_t id = 0; id < s->m->num_dbs; id++) {
@@ -425,6 +430,50 @@ static int run_groups(struct many *m, size_t n, struct buf *why)
     return 0;
 }
 
+/* ---- many keys of shards that are all in memory */
+
+static uint32_t place_of(const struct many *m, size_t key)
+{
+    uint32_t id = m->shards[key];
+    return id < m->s->m->num_dbs ? m->s->places[id] : NO_PLACE;
+}
+
+/* Whether nothing has to be opened or waited for, nor is there so much to do that threads pay. */
+static bool is_at_hand(const struct many *m, size_t n)
+{
+    if (n >= LOCAL_PARALLEL_KEYS) return false;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t place = place_of(m, i);
+        struct shardfile *f = place == NO_PLACE ? NULL : file_at(m->s, place);
+        if (place != NO_PLACE && (!f || shardfile_is_remote(f))) return false;
+    }
+    return true;
+}
+
+/* All asks hand in hand, in the order of the keys; those whose shard is empty stand behind the others, and are not asked. */
+static int get_at_hand(struct many *m, const struct snapkey *keys, size_t n, struct buf *values, struct buf *why)
+{
+    size_t asked = 0, end = n;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t place = place_of(m, i);
+        size_t at = place == NO_PLACE ? --end : asked++;
+        if (place != NO_PLACE) m->asks[at].r = shardfile_mapped(file_at(m->s, place));
+        int rc = make_ask(m, at, keys, (uint32_t)i, why);
+        if (rc < 0) return rc;
+    }
+    if (shardread_get_mapped(m->asks, asked, values) == 0) return 0;
+    size_t bad = 0;
+    while (m->asks[bad].rc >= 0) bad++;
+    uint32_t place = place_of(m, m->order[bad]);
+    return read_failed(m->s, place, file_at(m->s, place), m->asks[bad].rc, why);
+}
+
+static int get_in_groups(struct many *m, const struct snapkey *keys, size_t n, struct buf *why)
+{
+    int rc = make_groups(m, keys, n, why);
+    return rc < 0 ? rc : run_groups(m, n, why);
+}
+
 static int64_t collect(const struct many *m, size_t n, struct readstate_answer *answers, struct buf *out)
 {
     int64_t found = 0;
@@ -450,19 +499,21 @@ int64_t readstate_get_many(struct readstate *s, const struct snapkey *keys, size
     if (n > UINT32_MAX / 2) return -E2BIG;
     size_t groups_max = n < s->m->num_dbs ? n : s->m->num_dbs;
     struct many m = {.s = s};
+    struct buf values = {0};
     m.groups = mem_alloc((groups_max + 1) * sizeof *m.groups);
     m.asks = mem_alloc((n + 1) * sizeof *m.asks);
     m.order = mem_alloc((n + 1) * sizeof *m.order);
     m.numbers = mem_alloc((n + 1) * sizeof *m.numbers);
     m.shards = mem_alloc((n + 1) * sizeof *m.shards);
     m.starts = mem_alloc((s->m->num_dbs + 2) * sizeof *m.starts);
-    int64_t rc = make_asks(&m, keys, n, context, why);
-    if (rc == 0) rc = run_groups(&m, n, why);
+    int64_t rc = route_many(s, keys, n, context, m.shards, why);
+    if (rc == 0) rc = is_at_hand(&m, n) ? get_at_hand(&m, keys, n, &values, why) : get_in_groups(&m, keys, n, why);
     if (rc == 0) rc = collect(&m, n, answers, out);
     for (uint32_t i = 0; i < m.n_groups; i++) {
         buf_fini(&m.groups[i].values);
         buf_fini(&m.groups[i].why);
     }
+    buf_fini(&values);
     mem_free(m.groups);
     mem_free(m.asks);
     mem_free(m.order);

@@ -174,12 +174,10 @@ static void prefetch_spot(const struct page_source *s, const struct spot *spot, 
     if (spot->number - 1 >= s->n_pages) return;
     const uint8_t *page = s->base + (size_t)(spot->number - 1) * s->page_size;
     prefetch_line(page);
-    prefetch_line(page + 64);
     if (spot->low >= p->head || p->head >= spot->high || spot->high - spot->low > INT64_MAX) return;
     double share = (double)(int64_t)(p->head - spot->low) / (double)(int64_t)(spot->high - spot->low);
     const uint8_t *cell = page + (uint32_t)((1 - share) * (s->page_size - 128)) + 64;
     prefetch_line(cell);
-    prefetch_line(cell - 64);
 }
 
 /* --- one lookup --- */
