@@ -109,7 +109,7 @@ static inline void pagesearch_begin(struct pagesearch *h, const struct treepage 
 static inline void pagesearch_narrow(struct pagesearch *h, bool equal, bool less)
 {
     uint32_t before = h->at - h->lo;
-    h->lo = less | equal ? h->at + less : h->lo;
+    h->lo = less || equal ? h->at + less : h->lo;
     h->n = equal ? 0 : less ? h->n - before - 1 : before;
     h->hit = equal;
 }
