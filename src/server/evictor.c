@@ -15,6 +15,7 @@ enum {
     PENDING_MOST = 8 << 20, /* bytes of values on their way to the cold tier */
     LEAST_DATA_BYTES = 8 << 20, /* of a quarter of maxmemory that is left to the data; of a small one it is a half */
     TICK_MS = 10,           /* between two looks at what the process occupies */
+    SLACK_SHARE = 16,       /* of maxmemory: what may come in between two looks, and before pages that have become free are given back */
     PURGE_MS = 500,
 };
 
@@ -65,7 +66,7 @@ void evictor_tick(struct server *s, int64_t now_ms)
     s->next_limit_ms = now_ms + TICK_MS;
     if (limit && policy_of(s) == EVICT_COLD) {
         uint64_t rss = sampler_resident_bytes(), used = used_bytes(s), overhead = rss > used ? rss - used : 0;
-        uint64_t goal = limit, lowered = goal > overhead ? goal - overhead : 0;
+        uint64_t goal = limit - limit / SLACK_SHARE, lowered = goal > overhead ? goal - overhead : 0;
         uint64_t least = limit / 4 > LEAST_DATA_BYTES ? limit / 4 : limit / 2 < LEAST_DATA_BYTES ? limit / 2 : LEAST_DATA_BYTES;
         if (lowered < least) lowered = least;
         if (rss > goal) give_back_heap(s, now_ms);
