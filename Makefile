@@ -6,7 +6,7 @@
 #   make unit       unit tests only              make unit T=table   one of them
 #   make replay     fuzz corpora only            make pytest P="-k smoke"   integration tests only
 #   make crash      kill -9 at random moments, 245 times, and nothing that was promised is missing; make crash ARGS="--seed 7"
-#   make check-all  test + TSan, both compilers, clang-tidy, every fuzzer for a minute
+#   make check-all  test + TSan (units and the server), both compilers, clang-tidy, every fuzzer for a minute: takes an hour
 #   make fuzz-build the libFuzzer programs under build/fuzz/
 #   make bench      side by side with real peers; writes docs/bench/ (bench/bench.mk)
 #   make python     the wheel of the Python package (python/README.md)      make pytest-python   its tests
