@@ -18,12 +18,12 @@
  *     20  16   cluster
  *     36  u64  node of the speaker
  *     44  u64  node that it means to speak to, or 0
- *     52  u64  incarnation
+ *     52  u64  incarnation, not 0
  *     60  u8   n, then n bytes: address
  *     ..       bytes of later versions, skipped
  *
- * All numbers are little endian. A frame is valid if its length is in its limits, its checksum right, its type known, the two bytes zero and no flag set that
- * its type does not have. */
+ * All numbers are little endian. A frame is valid if its length is in its limits, its checksum right, its type known, the two bytes zero, and neither a flag nor
+ * a group set that its type does not have. */
 #include "cluster/wire.h"
 
 #include "base/crc32c.h"
@@ -65,6 +65,7 @@ const char *wire_type_name(enum wire_type type)
     return name ? name : "unknown";
 }
 
+static bool has_group(unsigned type) { return type != WIRE_PING && type != WIRE_PONG && type != WIRE_PROBE && type != WIRE_PROBE_ACK && type != WIRE_STATUS; }
 static uint8_t flags_of(unsigned type) { return type == WIRE_REQUEST || type == WIRE_ANSWER ? WIRE_MORE : 0; }
 
 /* Of everything but the checksum itself. */
@@ -76,7 +77,7 @@ static uint32_t checksum(struct slice bytes, size_t crc_at)
 
 size_t wire_begin(struct buf *out, enum wire_type type, uint8_t flags, uint32_t group)
 {
-    CHECK(name_of(type) && !(flags & ~flags_of(type)));
+    CHECK(name_of(type) && !(flags & ~flags_of(type)) && (!group || has_group(type)));
     size_t frame = out->len;
     le_add_u64(out, 0); /* length and checksum: wire_end */
     wirefield_add_u8(out, (uint8_t)type);
@@ -114,7 +115,7 @@ enum wire_result wire_frame(struct slice in, struct wire_frame *out, const char 
     uint16_t zero = wirefield_u16(&r);
     uint32_t group = wirefield_u32(&r);
     if (!name_of(type)) return bad(why, "a frame has an unknown type");
-    if (zero || flags & ~flags_of(type)) return bad(why, "a frame has unknown flags");
+    if (zero || flags & ~flags_of(type) || (group && !has_group(type))) return bad(why, "a frame has unknown flags");
     *out = (struct wire_frame){.type = type, .flags = flags, .group = group, .body = r.rest, .whole = whole};
     return WIRE_OK;
 }
@@ -156,7 +157,7 @@ int wire_get_ping(const struct wire_frame *f, uint64_t *token)
 void wire_add_hello(struct buf *out, const struct wire_hello *h)
 {
     size_t at = out->len, address = strlen(h->address);
-    CHECK(h->node && address <= WIRE_ADDRESS_MAX && h->oldest <= h->version && h->oldest);
+    CHECK(h->node && h->incarnation && address <= WIRE_ADDRESS_MAX && h->oldest <= h->version && h->oldest);
     buf_add(out, magic, sizeof magic);
     le_add_u64(out, 0); /* length and checksum, below */
     wirefield_add_u16(out, h->version);
@@ -199,7 +200,7 @@ enum wire_result wire_hello(struct slice in, struct wire_hello *out, size_t *use
     out->incarnation = wirefield_u64(&r);
     struct slice address = wirefield_bytes(&r, wirefield_u8(&r));
     memcpy(out->address, address.p, address.n);
-    if (r.bad || !out->node || !out->oldest || out->oldest > out->version || !is_address(address)) return bad(why, "the greeting makes no sense");
+    if (r.bad || !out->node || !out->incarnation || !out->oldest || out->oldest > out->version || !is_address(address)) return bad(why, "the greeting makes no sense");
     *used = n;
     return WIRE_OK;
 }

@@ -81,8 +81,8 @@ struct wire_hello {
     uint16_t version, oldest; /* of the protocol: spoken, and still understood */
     uint8_t cluster[WIRE_CLUSTER_ID];
     uint64_t node;        /* who speaks, not 0 */
-    uint64_t to;          /* whom it takes the other for; 0: not known */
-    uint64_t incarnation; /* grows with every start of the node */
+    uint64_t to;          /* whom it takes the other for; 0: not known. In an answer: the caller's number, or 0: turned away */
+    uint64_t incarnation; /* not 0; grows with every start of the node */
     char address[WIRE_ADDRESS_MAX + 1]; /* where the speaker listens: host:port */
 };
 

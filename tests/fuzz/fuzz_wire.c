@@ -1,0 +1,59 @@
+/* Any bytes from another node. The first byte says as what: 0, a connection's, greeting and frames; else, a frame with these type, flags, group and body and a checksum
+ * that fits, so that the decoders see it. What decodes is encoded to the same bytes again. */
+#include <stdint.h>
+
+#include "../unit/wireagain.h"
+#include "base/le.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static void decode(const struct wire_frame *f)
+{
+    struct buf again = {0};
+    if (wireagain(f, &again)) CHECK(slice_eq(buf_slice(&again), f->whole));
+    buf_fini(&again);
+}
+
+static void connection(struct slice in)
+{
+    struct wire_hello hello;
+    struct wire_frame f;
+    const char *why = NULL;
+    size_t used = 0;
+    if (wire_hello(in, &hello, &used, &why) == WIRE_OK) {
+        CHECK(used <= in.n && strlen(hello.address) <= WIRE_ADDRESS_MAX);
+        in = slice_of(in.p + used, in.n - used);
+    }
+    while (wire_frame(in, &f, &why) == WIRE_OK) {
+        CHECK(f.whole.n == wire_frame_length(in));
+        decode(&f);
+        in = slice_of(in.p + f.whole.n, in.n - f.whole.n);
+    }
+}
+
+/* type, flags, four bytes of group, body */
+static void frame(struct slice in)
+{
+    struct wire_frame f;
+    const char *why = NULL;
+    struct buf b = {0};
+    if (in.n < 6) return;
+    size_t at = wire_begin(&b, WIRE_VOTE, 0, le_u32(in.p + 2));
+    buf_add(&b, in.p + 6, in.n - 6);
+    b.p[8] = in.p[0];
+    b.p[9] = in.p[1];
+    wire_end(&b, at);
+    enum wire_result result = wire_frame(buf_slice(&b), &f, &why);
+    CHECK(result == WIRE_OK || (result == WIRE_BAD && why));
+    if (result == WIRE_OK) decode(&f);
+    buf_fini(&b);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    if (!n) return 0;
+    struct slice in = slice_of(data + 1, n - 1);
+    if (data[0] == 0) connection(in);
+    else frame(in);
+    return 0;
+}
