@@ -12,7 +12,9 @@
  *     links_flush()           hands each peer's frames to the kernel in one piece
  *
  * Both sides greet with a HELLO. A caller of another cluster or protocol, one that takes us for somebody else, that bears our own number, or the number of a node
- * that runs elsewhere is turned away, with a line in the log. */
+ * that runs elsewhere is turned away, with a line in the log.
+ *
+ * Calls come from within links_turn, links_tick and links_peer_put. From them links_send, links_peer_put and what only looks may be called. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,15 +37,15 @@ struct links_calls {
     void (*on_up)(void *ctx, uint64_t peer, enum links_way way);
     /* It is gone. OUT: frames sent to the peer may not have arrived. IN: frames that it sent may not have arrived here. */
     void (*on_down)(void *ctx, uint64_t peer, enum links_way way);
-    /* A node that is no peer (or one that has moved: its address is another than ours for it) introduces itself. True lets it in, after a links_peer if it shall have
-     * answers. May be NULL: then strangers are turned away, and peers that moved are let in. */
+    /* A node that is no peer introduces itself, or a peer that calls itself by another address than links_peer_put said. True lets it in; the owner calls links_peer_put
+     * to reach it there. May be NULL: then strangers are turned away, and such peers are let in. */
     bool (*on_stranger)(void *ctx, const struct wire_hello *hello);
 };
 
 struct links_options {
     uint8_t cluster[WIRE_CLUSTER_ID];
     uint64_t node;        /* ours, not 0 */
-    uint64_t incarnation; /* grows with every start */
+    uint64_t incarnation; /* not 0; grows with every start */
     const char *address;  /* ours, as others shall know it: host:port; copied */
     uint64_t seed;        /* of the jitter */
     uint64_t now;         /* ms */
@@ -91,14 +93,15 @@ int links_listen(struct links *l, const char *address);
 uint16_t links_port(const struct links *l); /* of the last listener */
 
 /* Adds a peer, or changes its address: a connection to the old one ends. */
-void links_peer(struct links *l, uint64_t node, const char *address);
-/* Forgets a peer: its connections end, without on_down. Not from within on_frame of that peer's frame: call it after links_turn. */
-void links_peer_gone(struct links *l, uint64_t node);
+void links_peer_put(struct links *l, uint64_t node, const char *address);
+/* Forgets a peer: its connections end, without on_down. Not from within a call of links_calls. */
+void links_peer_del(struct links *l, uint64_t node);
 uint32_t links_peers(const struct links *l, uint64_t *out, uint32_t max); /* gives how many there are */
 bool links_stats(const struct links *l, uint64_t node, struct links_stats *out); /* false: no such peer */
 void links_totals(const struct links *l, struct links_totals *out);
 
-/* Queues whole frames for a peer. False: they are dropped and counted, all of them: no connection, or too much is queued. */
+/* Queues whole frames for a peer. False: they are dropped and counted, all of them: no connection, or more than out_max would be queued (if nothing is, any size
+ * is taken). */
 bool links_send(struct links *l, uint64_t peer, struct slice frames);
 void links_flush(struct links *l);
 

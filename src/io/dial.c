@@ -37,20 +37,26 @@ static int connect_to(const char *host, const char *port, unsigned timeout_s, st
     return fd;
 }
 
-int dial(const char *to, unsigned timeout_s, struct buf *error)
+bool dial_split(const char *to, char host[DIAL_HOST_MAX], const char **port)
 {
-    char host[256];
     const char *colon = strrchr(to, ':'), *from = to;
     size_t n = colon ? (size_t)(colon - to) : 0;
     if (n > 2 && to[0] == '[' && to[n - 1] == ']') {
         from++;
         n -= 2;
     }
-    if (n == 0 || n >= sizeof host) {
-        buf_printf(error, "%s: not of the form host:port", to);
-        return -1;
-    }
+    if (n == 0 || n >= DIAL_HOST_MAX) return false;
     memcpy(host, from, n);
     host[n] = '\0';
-    return connect_to(host, colon + 1, timeout_s, error);
+    *port = colon + 1;
+    return true;
+}
+
+int dial(const char *to, unsigned timeout_s, struct buf *error)
+{
+    char host[DIAL_HOST_MAX];
+    const char *port;
+    if (dial_split(to, host, &port)) return connect_to(host, port, timeout_s, error);
+    buf_printf(error, "%s: not of the form host:port", to);
+    return -1;
 }

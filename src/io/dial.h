@@ -4,3 +4,8 @@
 
 /* Connects to "host:port" or "[::1]:port"; every later send or receive gives up after timeout_s. Gives the socket, or -1 and why. */
 int dial(const char *to, unsigned timeout_s, struct buf *error);
+
+enum { DIAL_HOST_MAX = 256 };
+
+/* Takes "host:port" or "[::1]:port" apart; *port is the rest of `to`. False: it is not of that form. */
+bool dial_split(const char *to, char host[DIAL_HOST_MAX], const char **port);

@@ -1,0 +1,156 @@
+#include "cluster/linkconn.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+enum {
+    IN_KEPT_MAX = 1024 * 1024,     /* a larger buffer is not kept for the next frame */
+    ANSWERS_UNSENT_MAX = 64 * 1024, /* PONGs that a peer does not read */
+};
+
+struct linkconn *linkconn_open(struct links *l, int fd, enum links_way way, struct linkpeer *peer)
+{
+    struct linkconn *c = mem_zalloc(sizeof *c);
+    c->links = l;
+    c->way = way;
+    c->peer = peer;
+    c->heard_ms = l->awake_ms;
+    c->next = l->conns;
+    c->place = &l->conns;
+    if (c->next) c->next->place = &c->next;
+    l->conns = c;
+    stream_open(l->loop, &c->stream, fd, c);
+    return c;
+}
+
+void linkconn_free(struct linkconn *c)
+{
+    *c->place = c->next;
+    if (c->next) c->next->place = c->place;
+    buf_fini(&c->in);
+    mem_free(c);
+}
+
+void linkconn_close(struct linkconn *c)
+{
+    if (c->phase == LINKCONN_CLOSED) return;
+    c->phase = LINKCONN_CLOSED;
+    c->peer = NULL;
+    stream_close(c->links->loop, &c->stream);
+}
+
+void linkconn_leave(struct linkconn *c)
+{
+    c->phase = LINKCONN_LEAVING;
+    if (!stream_unsent(&c->stream)) linkconn_close(c);
+}
+
+void linkconn_greet(struct linkconn *c, uint64_t to)
+{
+    const struct links_options *o = &c->links->options;
+    struct wire_hello mine = {.version = WIRE_VERSION, .oldest = WIRE_VERSION_OLDEST, .node = o->node, .to = to, .incarnation = o->incarnation};
+    struct buf b = {0};
+    memcpy(mine.cluster, o->cluster, WIRE_CLUSTER_ID);
+    memcpy(mine.address, c->links->address, sizeof mine.address);
+    wire_add_hello(&b, &mine);
+    stream_send(c->links->loop, &c->stream, &b);
+    buf_fini(&b);
+}
+
+/* ---- bytes that come in */
+
+static size_t take_hello(struct linkconn *c, struct slice bytes)
+{
+    struct wire_hello hello;
+    size_t used = 0;
+    const char *why = NULL;
+    switch (wire_hello(bytes, &hello, &used, &why)) {
+    case WIRE_OK: links_greeted(c->links, c, &hello); break;
+    case WIRE_BAD: links_lost(c->links, c, -EPROTO, why); break;
+    case WIRE_NEED_MORE: break;
+    }
+    return used;
+}
+
+static void answer_ping(struct linkconn *c, const struct wire_frame *f)
+{
+    uint64_t token;
+    struct buf b = {0};
+    if (wire_get_ping(f, &token) || stream_unsent(&c->stream) > ANSWERS_UNSENT_MAX) {
+        links_lost(c->links, c, -EPROTO, "a ping makes no sense");
+        return;
+    }
+    wire_add_ping(&b, WIRE_PONG, token);
+    stream_send(c->links->loop, &c->stream, &b);
+    buf_fini(&b);
+}
+
+static void take_pong(struct linkconn *c, const struct wire_frame *f)
+{
+    uint64_t token;
+    if (wire_get_ping(f, &token)) links_lost(c->links, c, -EPROTO, "a pong makes no sense");
+    else if (token == c->peer->ping_token) c->peer->stats.round_trip_us = (uint64_t)clock_mono_us() - token;
+}
+
+/* Frames come with the peer's connection, and only answers to pings against it. */
+static void take_frame(struct linkconn *c, const struct wire_frame *f)
+{
+    struct links *l = c->links;
+    if (c->way == LINKS_OUT) {
+        if (f->type == WIRE_PONG) take_pong(c, f);
+        else links_lost(l, c, -EPROTO, "a frame came against its direction");
+        return;
+    }
+    c->peer->stats.frames_in++;
+    c->peer->stats.bytes_in += f->whole.n;
+    if (f->type == WIRE_PING) answer_ping(c, f);
+    else if (f->type == WIRE_PONG) links_lost(l, c, -EPROTO, "a frame came against its direction");
+    else if (l->calls.on_frame(l->calls.ctx, c->peer->node, f) < 0 && c->phase == LINKCONN_UP) links_lost(l, c, -EPROTO, "a frame makes no sense");
+}
+
+/* Handles what is whole and gives how many bytes that was. The connection may be closed behind it, by what came or by the owner. */
+static size_t take(struct linkconn *c, struct slice bytes)
+{
+    size_t at = c->phase == LINKCONN_GREETING ? take_hello(c, bytes) : 0;
+    struct wire_frame f;
+    const char *why = NULL;
+    while (c->phase == LINKCONN_UP) {
+        enum wire_result result = wire_frame(slice_of(bytes.p + at, bytes.n - at), &f, &why);
+        if (result == WIRE_BAD) links_lost(c->links, c, -EPROTO, why);
+        if (result != WIRE_OK) break;
+        take_frame(c, &f);
+        at += f.whole.n;
+    }
+    return at;
+}
+
+void linkconn_data(struct linkconn *c, struct slice bytes)
+{
+    c->heard = true;
+    if (c->phase >= LINKCONN_LEAVING) return;
+    bool waited = c->in.len;
+    if (waited) {
+        buf_add_slice(&c->in, bytes);
+        bytes = buf_slice(&c->in);
+    }
+    size_t used = take(c, bytes);
+    if (c->phase >= LINKCONN_LEAVING) return;
+    if (!waited) {
+        buf_add(&c->in, bytes.p + used, bytes.n - used);
+        return;
+    }
+    memmove(c->in.p, c->in.p + used, c->in.len - used);
+    c->in.len -= used;
+    if (!c->in.len && c->in.cap > IN_KEPT_MAX) buf_fini(&c->in);
+}
+
+bool linkconn_silent(struct linkconn *c)
+{
+    size_t unsent = stream_unsent(&c->stream);
+    if (c->heard || unsent < c->unsent) c->heard_ms = c->links->awake_ms;
+    c->heard = false;
+    c->unsent = unsent;
+    return c->links->awake_ms - c->heard_ms >= c->links->options.silence_ms;
+}

@@ -1,0 +1,29 @@
+/* Whom a node lets in: what two greetings say about each other. Pure. */
+#pragma once
+#include "cluster/wire.h"
+
+enum linkgreet {
+    LINKGREET_WELCOME,
+    LINKGREET_OTHER_CLUSTER,
+    LINKGREET_OTHER_PROTOCOL,
+    LINKGREET_MEANT_ANOTHER, /* a caller takes us for another node */
+    LINKGREET_OUR_NUMBER,
+    LINKGREET_NUMBER_TWICE,  /* the node runs elsewhere under the same incarnation */
+    LINKGREET_OLDER_RUN,     /* a later run of the node was met already */
+    LINKGREET_STRANGER,      /* nobody that we know; the owner decides */
+    LINKGREET_ANOTHER_ANSWERS, /* a node that was called is not the one that was meant */
+    LINKGREET_TURNED_AWAY,   /* by the node that was called */
+};
+
+/* What is known of a node from earlier greetings. */
+struct linkgreet_known {
+    uint64_t incarnation; /* the latest that was met, 0: none */
+    char address[WIRE_ADDRESS_MAX + 1]; /* that this run named as its own */
+};
+
+/* A caller's greeting; known is NULL if it is no peer. */
+enum linkgreet linkgreet_caller(const struct wire_hello *mine, const struct wire_hello *theirs, const struct linkgreet_known *known);
+/* The answer of the node that was called as `meant`. */
+enum linkgreet linkgreet_answer(const struct wire_hello *mine, const struct wire_hello *theirs, uint64_t meant, const struct linkgreet_known *known);
+void linkgreet_remember(struct linkgreet_known *known, const struct wire_hello *theirs);
+const char *linkgreet_text(enum linkgreet verdict); /* for log lines, said by us of the other */

@@ -1,0 +1,648 @@
+/* Links between nodes on real sockets: order, loss, reconnects, and whatever a network sends to an open port. Every test runs on both event loops. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "linkrig.h"
+
+static struct linkrig *start(void **state, uint32_t n) { return linkrig_new(*(enum loop_backend *)*state, n); }
+
+static uint64_t refused(struct linkrig *rig, uint64_t id)
+{
+    struct links_totals t;
+    links_totals(rig->nodes[id].links, &t);
+    return t.refused;
+}
+
+static uint32_t callers(struct linkrig *rig, uint64_t id)
+{
+    struct links_totals t;
+    links_totals(rig->nodes[id].links, &t);
+    return t.callers;
+}
+
+/* ---- frames */
+
+static void frames_of_all_sizes_arrive_whole_and_in_order(void **state)
+{
+    struct linkrig *rig = start(state, 3);
+    struct rng r;
+    uint64_t number = 0;
+    rng_init(&r, 1);
+    linkrig_meet_all(rig);
+    for (uint64_t a = 1; a <= 3; a++)
+        for (uint64_t b = 1; b <= 3; b++) LINKRIG_UNTIL(rig, a == b || (rig->nodes[a].out_up[b] && rig->nodes[b].in_up[a]));
+    for (unsigned round = 0; round < 60; round++) {
+        number++;
+        for (uint64_t a = 1; a <= 3; a++)
+            for (uint64_t b = 1; b <= 3; b++)
+                if (a != b) assert_true(linkrig_send(rig, a, b, number, rng_below(&r, rng_below(&r, 8) ? 300 : 300000)));
+        if (rng_below(&r, 2)) linkrig_turn(rig);
+    }
+    for (uint64_t a = 1; a <= 3; a++)
+        for (uint64_t b = 1; b <= 3; b++) LINKRIG_UNTIL(rig, a == b || rig->nodes[b].received[a] == number);
+    struct links_stats s = linkrig_stats(rig, 1, 2);
+    assert_int_equal(s.frames_out, number);
+    assert_int_equal(s.dropped, 0);
+    assert_int_equal(s.connects, 1);
+    assert_int_equal(s.state, LINKS_UP);
+    assert_true(linkrig_stats(rig, 2, 1).frames_in >= number); /* and pings */
+    linkrig_free(rig);
+}
+
+static void the_largest_frame_passes_even_where_less_may_be_queued(void **state)
+{
+    struct linkrig *rig = start(state, 2);
+    linkrig_stop(rig, 1);
+    rig->nodes[1].options.out_max = 100000;
+    linkrig_start(rig, 1);
+    linkrig_meet(rig, 1, 2);
+    linkrig_meet(rig, 2, 1);
+    LINKRIG_UNTIL(rig, rig->nodes[1].out_up[2]);
+    assert_true(linkrig_send(rig, 1, 2, 1, WIRE_BODY_MAX - 8));
+    assert_false(linkrig_send(rig, 1, 2, 2, 1));
+    LINKRIG_UNTIL(rig, rig->nodes[2].received[1] == 1);
+    assert_true(linkrig_send(rig, 1, 2, 3, 1));
+    LINKRIG_UNTIL(rig, rig->nodes[2].received[1] == 2);
+    assert_int_equal(linkrig_stats(rig, 1, 2).dropped_slow, 1);
+    linkrig_free(rig);
+}
+
+static void frames_to_nobody_are_dropped_and_counted(void **state)
+{
+    struct linkrig *rig = start(state, 2);
+    assert_false(linkrig_send(rig, 1, 2, 1, 10)); /* no peer */
+    linkrig_meet(rig, 1, 2);
+    assert_false(linkrig_send(rig, 1, 2, 2, 10)); /* not connected yet */
+    assert_int_equal(linkrig_stats(rig, 1, 2).dropped, 1);
+    assert_int_equal(linkrig_stats(rig, 1, 2).dropped_slow, 0);
+    linkrig_free(rig);
+}
+
+/* ---- connections come and go */
+
+static void a_node_that_starts_later_is_reached(void **state)
+{
+    struct linkrig *rig = start(state, 2);
+    linkrig_stop(rig, 2);
+    linkrig_meet(rig, 1, 2);
+    linkrig_run(rig, 3000);
+    assert_false(rig->nodes[1].out_up[2]);
+    assert_int_equal(linkrig_stats(rig, 1, 2).error, -ECONNREFUSED);
+    linkrig_start(rig, 2);
+    linkrig_meet(rig, 2, 1);
+    LINKRIG_UNTIL(rig, rig->nodes[1].out_up[2]);
+    assert_int_equal(linkrig_stats(rig, 1, 2).error, 0);
+    linkrig_free(rig);
+}
+
+static void after_a_restart_frames_flow_again_both_ways(void **state)
+{
+    struct linkrig *rig = start(state, 2);
+    linkrig_meet_all(rig);
+    for (uint64_t round = 1; round <= 5; round++) {
+        LINKRIG_UNTIL(rig, rig->nodes[1].out_up[2] && rig->nodes[2].out_up[1] && rig->nodes[1].in_up[2] && rig->nodes[2].in_up[1]);
+        uint64_t before = rig->nodes[2].received[1];
+        assert_true(linkrig_send(rig, 1, 2, round, 100));
+        assert_true(linkrig_send(rig, 2, 1, round, 100));
+        LINKRIG_UNTIL(rig, rig->nodes[2].received[1] == before + 1 && rig->nodes[1].received[2] == round);
+        linkrig_send(rig, 1, 2, round, 5 << 20); /* some of it is under way when the other dies */
+        links_flush(rig->nodes[1].links);
+        linkrig_stop(rig, 2);
+        LINKRIG_UNTIL(rig, !rig->nodes[1].out_up[2] && !rig->nodes[1].in_up[2]);
+        linkrig_start(rig, 2);
+        linkrig_meet(rig, 2, 1);
+    }
+    assert_int_equal(linkrig_stats(rig, 1, 2).connects, 5);
+    linkrig_free(rig);
+}
+
+/* The number in a frame only grows (linkrig_on_frame checks it): whatever the cuts do, nothing comes twice or late. */
+static void a_wire_that_is_cut_at_random_bytes_loses_frames_but_never_mixes_them(void **state)
+{
+    struct linkrig *rig = start(state, 2);
+    struct linkrig_wire w;
+    struct rng r;
+    char address[32];
+    uint64_t sent = 0, accepted = 0;
+    rng_init(&r, 7);
+    linkrig_stop(rig, 1);
+    rig->nodes[1].options.retry_max_ms = 100;
+    linkrig_start(rig, 1);
+    linkrig_wire_open(&w, rig->nodes[2].port);
+    snprintf(address, sizeof address, "127.0.0.1:%u", w.port);
+    links_peer_put(rig->nodes[1].links, 2, address);
+    linkrig_meet(rig, 2, 1);
+    for (unsigned round = 0; round < 1500; round++) {
+        for (uint64_t k = rng_below(&r, 4); k; k--) accepted += linkrig_send(rig, 1, 2, ++sent, rng_below(&r, rng_below(&r, 4) ? 400 : 20000));
+        linkrig_turn(rig);
+        linkrig_wire_carry(&w, 1 + rng_below(&r, 60000));
+        if (!rng_below(&r, 60)) linkrig_wire_cut(&w);
+    }
+    for (unsigned i = 0; i < 200; i++) {
+        linkrig_turn(rig);
+        linkrig_wire_carry(&w, 65536);
+    }
+    struct links_stats s = linkrig_stats(rig, 1, 2);
+    assert_true(w.cuts > 10 && s.connects > 10);
+    assert_int_equal(s.frames_out, accepted);
+    assert_true(s.dropped >= sent - accepted);
+    assert_true(rig->nodes[2].received[1] > accepted / 4 && rig->nodes[2].received[1] < accepted);
+    linkrig_wire_close(&w);
+    linkrig_free(rig);
+}
+
+static void a_peer_that_connects_anew_ends_its_old_connection(void **state)
+{
+    struct linkrig *rig = start(state, 1);
+    links_peer_put(rig->nodes[1].links, 2, "127.0.0.1:9");
+    struct buf half = {0}, whole = {0};
+    linkrig_add_frame(&half, 1, 1000);
+    linkrig_add_frame(&whole, 2, 1000);
+    int old = linkrig_dial(rig->nodes[1].port);
+    linkrig_write_hello(old, linkrig_hello(2, 1));
+    linkrig_write(old, slice_of(half.p, 500));
+    LINKRIG_UNTIL(rig, rig->nodes[1].in_up[2]);
+    linkrig_run(rig, 50);
+    int new = linkrig_dial(rig->nodes[1].port);
+    linkrig_write_hello(new, linkrig_hello(2, 1));
+    linkrig_write(new, buf_slice(&whole));
+    LINKRIG_UNTIL(rig, rig->nodes[1].received[2] == 1);
+    LINKRIG_UNTIL(rig, linkrig_closed(old));
+    assert_int_equal(rig->nodes[1].from[2], 2);
+    assert_int_equal(linkrig_stats(rig, 1, 2).accepts, 2);
+    assert_int_equal(rig->nodes[1].downs, 1);
+    assert_false(linkrig_closed(new));
+    close(old);
+    close(new);
+    buf_fini(&half);
+    buf_fini(&whole);
+    linkrig_free(rig);
+}
+
+static void a_connection_that_ends_in_the_middle_of_a_frame_delivers_none_of_it(void **state)
+{
+    struct linkrig *rig = start(state, 1);
+    struct buf frame = {0};
+    links_peer_put(rig->nodes[1].links, 2, "127.0.0.1:9");
+    linkrig_add_frame(&frame, 1, 100);
+    for (size_t n = 1; n < frame.len; n += 7) {
+        int fd = linkrig_dial(rig->nodes[1].port);
+        linkrig_write_hello(fd, linkrig_hello(2, 1));
+        linkrig_write(fd, slice_of(frame.p, n));
+        LINKRIG_UNTIL(rig, rig->nodes[1].in_up[2]);
+        close(fd);
+        LINKRIG_UNTIL(rig, !rig->nodes[1].in_up[2]);
+    }
+    assert_int_equal(rig->nodes[1].frames, 0);
+    buf_fini(&frame);
+    linkrig_free(rig);
+}
+
+static void an_address_that_changes_is_followed(void **state)
+{
+    struct linkrig *rig = start(state, 3);
+    linkrig_meet(rig, 2, 1);
+    linkrig_meet(rig, 3, 1);
+    links_peer_put(rig->nodes[1].links, 2, "127.0.0.1:9");
+    linkrig_run(rig, 500);
+    assert_false(rig->nodes[1].out_up[2]);
+    linkrig_meet(rig, 1, 2);
+    LINKRIG_UNTIL(rig, rig->nodes[1].out_up[2]);
+    links_peer_put(rig->nodes[1].links, 2, "127.0.0.1:9");
+    assert_false(rig->nodes[1].out_up[2]);
+    assert_int_equal(rig->nodes[1].downs, 1);
+    linkrig_run(rig, 500);
+    assert_false(rig->nodes[1].out_up[2]);
+    links_peer_put(rig->nodes[1].links, 2, "no colon");
+    linkrig_run(rig, 500);
+    assert_int_equal(linkrig_stats(rig, 1, 2).error, -EINVAL);
+    linkrig_free(rig);
+}
+
+static void a_name_is_looked_up_without_making_the_others_wait(void **state)
+{
+    struct linkrig *rig = start(state, 2);
+    char address[64];
+    snprintf(address, sizeof address, "localhost:%u", rig->nodes[2].port);
+    linkrig_meet(rig, 2, 1);
+    links_peer_put(rig->nodes[1].links, 2, address);
+    struct links_stats s;
+    unsigned resolving = 0;
+    /* Where localhost is ::1 first, nobody answers there: resolved it is in any case. */
+    for (unsigned i = 0; i < LINKRIG_ROUNDS; i++) {
+        linkrig_turn(rig);
+        s = linkrig_stats(rig, 1, 2);
+        resolving += s.state == LINKS_RESOLVING;
+        if (s.state == LINKS_UP || s.error == -ECONNREFUSED) break;
+    }
+    assert_true(s.state == LINKS_UP || s.error == -ECONNREFUSED);
+    assert_true(resolving > 0);
+    links_peer_put(rig->nodes[1].links, 2, "no-such-name.invalid:7000");
+    linkrig_turn(rig);
+    linkrig_free(rig); /* also while a name is being looked up */
+}
+
+static void a_peer_that_was_removed_is_neither_heard_nor_called(void **state)
+{
+    struct linkrig *rig = start(state, 2);
+    linkrig_meet_all(rig);
+    LINKRIG_UNTIL(rig, rig->nodes[1].out_up[2] && rig->nodes[1].in_up[2]);
+    links_peer_del(rig->nodes[1].links, 2);
+    assert_int_equal(links_peers(rig->nodes[1].links, NULL, 0), 0);
+    struct links_stats s;
+    assert_false(links_stats(rig->nodes[1].links, 2, &s));
+    LINKRIG_UNTIL(rig, !rig->nodes[2].in_up[1] && !rig->nodes[2].out_up[1]);
+    uint64_t before = refused(rig, 1);
+    LINKRIG_UNTIL(rig, refused(rig, 1) > before); /* it calls, and is a stranger now */
+    assert_int_equal(rig->nodes[1].stranger, 2);
+    LINKRIG_UNTIL(rig, linkrig_stats(rig, 2, 1).error == -ECONNREFUSED);
+    linkrig_free(rig);
+}
+
+static void attempts_are_made_ever_more_seldom_and_never_at_one_rhythm(void **state)
+{
+    struct linkrig *rig = start(state, 1);
+    uint16_t port;
+    char address[32];
+    uint64_t last = 0, gaps[100];
+    unsigned n = 0;
+    int listener = linkrig_listener(&port);
+    snprintf(address, sizeof address, "127.0.0.1:%u", port);
+    links_peer_put(rig->nodes[1].links, 2, address);
+    for (uint64_t end = rig->now + 20000; rig->now < end;) {
+        linkrig_turn(rig);
+        int fd = accept(listener, NULL, NULL);
+        if (fd < 0) continue;
+        close(fd);
+        if (last) gaps[n++] = rig->now - last;
+        last = rig->now;
+        assert_true(n < 100);
+    }
+    assert_true(n > 12 && n < 60);
+    assert_true(gaps[0] <= 200);
+    uint64_t least = UINT64_MAX, most = 0;
+    for (unsigned i = 8; i < n; i++) {
+        assert_true(gaps[i] >= 400 && gaps[i] <= 1500);
+        least = gaps[i] < least ? gaps[i] : least;
+        most = gaps[i] > most ? gaps[i] : most;
+    }
+    assert_true(most - least > 100);
+    close(listener);
+    linkrig_free(rig);
+}
+
+/* ---- silence */
+
+static void a_peer_that_greets_and_says_nothing_more_is_given_up(void **state)
+{
+    struct linkrig *rig = start(state, 1);
+    uint16_t port;
+    char address[32];
+    int listener = linkrig_listener(&port), fd = -1;
+    snprintf(address, sizeof address, "127.0.0.1:%u", port);
+    links_peer_put(rig->nodes[1].links, 2, address);
+    LINKRIG_UNTIL(rig, (fd = accept(listener, NULL, NULL)) >= 0);
+    linkrig_write_hello(fd, linkrig_hello(2, 1));
+    LINKRIG_UNTIL(rig, rig->nodes[1].out_up[2]);
+    uint64_t since = rig->now;
+    while (rig->nodes[1].out_up[2] && rig->now < since + 20000) {
+        linkrig_turn(rig);
+        linkrig_closed(fd); /* reads the pings, answers none */
+    }
+    assert_true(rig->now - since >= 2900 && rig->now - since <= 4000);
+    assert_int_equal(linkrig_stats(rig, 1, 2).error, -ETIMEDOUT);
+    close(fd);
+    close(listener);
+    linkrig_free(rig);
+}
+
+static void idle_connections_stay_and_the_round_trip_is_known(void **state)
+{
+    struct linkrig *rig = start(state, 2);
+    linkrig_meet_all(rig);
+    LINKRIG_UNTIL(rig, rig->nodes[1].out_up[2] && rig->nodes[2].out_up[1]);
+    linkrig_run(rig, 20000);
+    assert_int_equal(rig->nodes[1].downs + rig->nodes[2].downs, 0);
+    assert_true(linkrig_stats(rig, 1, 2).round_trip_us > 0);
+    linkrig_free(rig);
+}
+
+static void a_process_that_stood_still_does_not_take_its_peers_for_dead(void **state)
+{
+    struct linkrig *rig = start(state, 2);
+    linkrig_meet_all(rig);
+    LINKRIG_UNTIL(rig, rig->nodes[1].out_up[2] && rig->nodes[2].out_up[1]);
+    for (unsigned i = 0; i < 5; i++) {
+        linkrig_run(rig, 2000);
+        rig->now += 60000;
+    }
+    linkrig_run(rig, 2000);
+    assert_int_equal(rig->nodes[1].downs + rig->nodes[2].downs, 0);
+    linkrig_free(rig);
+}
+
+static void a_slow_reader_loses_whole_frames_and_what_waits_for_it_is_bounded(void **state)
+{
+    struct linkrig *rig = start(state, 1);
+    uint16_t port;
+    char address[32];
+    int listener = linkrig_listener(&port), fd = -1;
+    linkrig_stop(rig, 1);
+    rig->nodes[1].options.out_max = 1 << 20;
+    linkrig_start(rig, 1);
+    snprintf(address, sizeof address, "127.0.0.1:%u", port);
+    links_peer_put(rig->nodes[1].links, 2, address);
+    LINKRIG_UNTIL(rig, (fd = accept(listener, NULL, NULL)) >= 0);
+    linkrig_write_hello(fd, linkrig_hello(2, 1));
+    LINKRIG_UNTIL(rig, rig->nodes[1].out_up[2]);
+    uint64_t sent = 0, queued = 0;
+    for (unsigned i = 0; i < 300; i++) {
+        queued += linkrig_send(rig, 1, 2, ++sent, 100000);
+        linkrig_turn(rig);
+        assert_true(linkrig_stats(rig, 1, 2).queued <= (1 << 20) + 1000);
+    }
+    struct links_stats s = linkrig_stats(rig, 1, 2);
+    assert_true(queued < sent);
+    assert_int_equal(s.dropped, sent - queued);
+    assert_int_equal(s.dropped_slow, sent - queued);
+    assert_int_equal(s.frames_out, queued);
+    /* What it reads at last are whole frames, in order, and pings. */
+    struct buf in = {0};
+    uint64_t got = 0, last = 0;
+    size_t at = 0, greeting = 0;
+    struct wire_hello hello;
+    const char *why = NULL;
+    for (unsigned round = 0; got < queued && round < LINKRIG_ROUNDS; round++) {
+        ssize_t n = recv(fd, buf_room(&in, 1 << 16), 1 << 16, MSG_DONTWAIT);
+        if (n > 0) in.len += (size_t)n;
+        if (!greeting && wire_hello(buf_slice(&in), &hello, &greeting, &why) == WIRE_OK) at = greeting;
+        struct wire_frame f;
+        while (greeting && wire_frame(slice_of(in.p + at, in.len - at), &f, &why) == WIRE_OK) {
+            at += f.whole.n;
+            if (f.type == WIRE_PING) continue;
+            assert_true(le_u64(f.body.p) > last);
+            last = le_u64(f.body.p);
+            got++;
+        }
+        linkrig_turn(rig);
+    }
+    assert_int_equal(got, queued);
+    buf_fini(&in);
+    close(fd);
+    close(listener);
+    linkrig_free(rig);
+}
+
+static void a_peer_that_takes_nothing_any_more_is_given_up(void **state)
+{
+    struct linkrig *rig = start(state, 1);
+    uint16_t port;
+    char address[32];
+    int listener = linkrig_listener(&port), fd = -1;
+    snprintf(address, sizeof address, "127.0.0.1:%u", port);
+    links_peer_put(rig->nodes[1].links, 2, address);
+    LINKRIG_UNTIL(rig, (fd = accept(listener, NULL, NULL)) >= 0);
+    linkrig_write_hello(fd, linkrig_hello(2, 1));
+    LINKRIG_UNTIL(rig, rig->nodes[1].out_up[2]);
+    for (uint64_t i = 1; i <= 30; i++) linkrig_send(rig, 1, 2, i, 1 << 20);
+    LINKRIG_UNTIL(rig, !rig->nodes[1].out_up[2]);
+    assert_int_equal(linkrig_stats(rig, 1, 2).error, -ETIMEDOUT);
+    assert_int_equal(linkrig_stats(rig, 1, 2).queued, 0);
+    close(fd);
+    close(listener);
+    linkrig_free(rig);
+}
+
+/* ---- callers */
+
+static void whatever_the_network_sends_is_turned_away(void **state)
+{
+    static const struct slice garbage[] = {SLICE("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), SLICE("*1\r\n$4\r\nPING\r\n"), SLICE("\x16\x03\x01\x02\x00\x01"), SLICE("\0\0\0\0\0\0\0\0"),
+                                           SLICE("\x89sherd\r\n\xff\xff\xff\xff\0\0\0\0"), SLICE("\x89sherd\r\n\x3d\0\0\0\0\0\0\0aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")};
+    struct linkrig *rig = start(state, 2);
+    linkrig_meet_all(rig);
+    LINKRIG_UNTIL(rig, rig->nodes[1].out_up[2] && rig->nodes[2].out_up[1]);
+    enum { KINDS = sizeof garbage / sizeof garbage[0] };
+    for (unsigned i = 0; i < KINDS; i++) {
+        int fd = linkrig_dial(rig->nodes[1].port);
+        linkrig_write(fd, garbage[i]);
+        LINKRIG_UNTIL(rig, linkrig_closed(fd));
+        close(fd);
+    }
+    int scanner = linkrig_dial(rig->nodes[1].port); /* knocks and goes */
+    close(scanner);
+    LINKRIG_UNTIL(rig, refused(rig, 1) == KINDS + 1 && callers(rig, 1) == 0);
+    assert_int_equal(rig->nodes[1].frames, 0);
+    assert_int_equal(rig->nodes[1].downs, 0);
+    linkrig_free(rig);
+}
+
+static void half_a_greeting_is_not_waited_for_for_ever(void **state)
+{
+    struct linkrig *rig = start(state, 1);
+    struct wire_hello h = linkrig_hello(2, 1);
+    struct buf b = {0};
+    wire_add_hello(&b, &h);
+    int fd = linkrig_dial(rig->nodes[1].port);
+    for (size_t i = 0; i < 20; i++) linkrig_write(fd, slice_of(b.p + i, 1));
+    linkrig_run(rig, 2000);
+    assert_false(linkrig_closed(fd));
+    LINKRIG_UNTIL(rig, linkrig_closed(fd));
+    assert_int_equal(refused(rig, 1), 1);
+    close(fd);
+    buf_fini(&b);
+    linkrig_free(rig);
+}
+
+static void a_greeting_may_come_byte_by_byte(void **state)
+{
+    struct linkrig *rig = start(state, 1);
+    struct wire_hello h = linkrig_hello(2, 1);
+    struct buf b = {0};
+    links_peer_put(rig->nodes[1].links, 2, "127.0.0.1:9");
+    wire_add_hello(&b, &h);
+    linkrig_add_frame(&b, 1, 20);
+    int fd = linkrig_dial(rig->nodes[1].port);
+    for (size_t i = 0; i < b.len; i++) {
+        linkrig_write(fd, slice_of(b.p + i, 1));
+        linkrig_turn(rig);
+    }
+    LINKRIG_UNTIL(rig, rig->nodes[1].received[2] == 1);
+    close(fd);
+    buf_fini(&b);
+    linkrig_free(rig);
+}
+
+static void frames_that_make_no_sense_end_their_connection(void **state)
+{
+    struct linkrig *rig = start(state, 1);
+    struct buf frames[4] = {{0}};
+    links_peer_put(rig->nodes[1].links, 2, "127.0.0.1:9");
+    le_add_u32(&frames[0], 0x7fffffff); /* a huge length */
+    linkrig_add_frame(&frames[1], 1, 100);
+    frames[1].p[50] ^= 1; /* a bit flipped on the way */
+    wire_add_ping(&frames[2], WIRE_PONG, 1); /* against its direction */
+    linkrig_add_frame(&frames[3], 1, 100); /* good, but the owner does not understand it */
+    rig->nodes[1].answer = -EBADMSG;
+    for (unsigned i = 0; i < 4; i++) {
+        int fd = linkrig_dial(rig->nodes[1].port);
+        linkrig_write_hello(fd, linkrig_hello(2, 1));
+        LINKRIG_UNTIL(rig, rig->nodes[1].in_up[2]);
+        linkrig_write(fd, buf_slice(&frames[i]));
+        LINKRIG_UNTIL(rig, !rig->nodes[1].in_up[2]);
+        LINKRIG_UNTIL(rig, linkrig_closed(fd));
+        close(fd);
+        buf_fini(&frames[i]);
+    }
+    assert_int_equal(rig->nodes[1].frames, 1);
+    linkrig_free(rig);
+}
+
+static void callers_that_never_greet_do_not_use_up_the_node(void **state)
+{
+    struct linkrig *rig = start(state, 2);
+    int fds[200];
+    for (unsigned i = 0; i < 200; i++) {
+        fds[i] = linkrig_dial(rig->nodes[1].port);
+        if (i % 20 == 0) linkrig_turn(rig);
+    }
+    LINKRIG_UNTIL(rig, refused(rig, 1) == 200 - 64);
+    assert_int_equal(callers(rig, 1), 64);
+    linkrig_meet_all(rig);
+    LINKRIG_UNTIL(rig, rig->nodes[2].out_up[1]); /* when their time is up */
+    assert_int_equal(callers(rig, 1), 0);
+    for (unsigned i = 0; i < 200; i++) close(fds[i]);
+    linkrig_free(rig);
+}
+
+/* Whether node 1 lets a caller in who greets like this, as somebody who says so in its answer. */
+static bool lets_in(struct linkrig *rig, struct wire_hello h)
+{
+    int fd = linkrig_dial(rig->nodes[1].port);
+    char bytes[WIRE_HELLO_MAX];
+    size_t n = 0, used;
+    struct wire_hello answer;
+    const char *why = NULL;
+    linkrig_write_hello(fd, h);
+    for (unsigned i = 0; i < LINKRIG_ROUNDS && wire_hello(slice_of(bytes, n), &answer, &used, &why) == WIRE_NEED_MORE; i++) {
+        ssize_t more = recv(fd, bytes + n, sizeof bytes - n, MSG_DONTWAIT);
+        if (more > 0) n += (size_t)more;
+        linkrig_turn(rig);
+    }
+    assert_int_equal(wire_hello(slice_of(bytes, n), &answer, &used, &why), WIRE_OK);
+    assert_int_equal(answer.node, 1);
+    bool in = answer.to == h.node;
+    if (!in) LINKRIG_UNTIL(rig, linkrig_closed(fd));
+    close(fd);
+    linkrig_run(rig, 20);
+    return in;
+}
+
+static void only_the_right_node_is_let_in(void **state)
+{
+    struct linkrig *rig = start(state, 1);
+    links_peer_put(rig->nodes[1].links, 2, "127.0.0.1:9");
+    rig->nodes[1].hospitable = false;
+    struct wire_hello h = linkrig_hello(2, 1);
+    h.incarnation = 5;
+    assert_true(lets_in(rig, h));
+    assert_true(lets_in(rig, h)); /* again, after a broken connection */
+    struct wire_hello other = h;
+    other.cluster[3] ^= 1;
+    assert_false(lets_in(rig, other));
+    other = h;
+    other.version = other.oldest = WIRE_VERSION + 1;
+    assert_false(lets_in(rig, other));
+    other.oldest = WIRE_VERSION; /* newer than us, but it still understands us */
+    assert_true(lets_in(rig, other));
+    other = h;
+    other.node = 1; /* our own number */
+    assert_false(lets_in(rig, other));
+    other = h;
+    other.to = 3; /* meant somebody else */
+    assert_false(lets_in(rig, other));
+    other = h;
+    other.node = 3; /* no peer */
+    assert_false(lets_in(rig, other));
+    assert_int_equal(rig->nodes[1].stranger, 3);
+    other = h;
+    strcpy(other.address, "127.0.0.1:10"); /* the same run at another address: a copy */
+    assert_false(lets_in(rig, other));
+    other = h;
+    other.incarnation = 4; /* an older run */
+    assert_false(lets_in(rig, other));
+    assert_int_equal(refused(rig, 1), 7);
+    linkrig_free(rig);
+}
+
+static void a_peer_that_has_moved_and_a_guest_come_in_if_the_owner_says_so(void **state)
+{
+    struct linkrig *rig = start(state, 1);
+    links_peer_put(rig->nodes[1].links, 2, "127.0.0.1:9");
+    struct wire_hello h = linkrig_hello(2, 1), guest = linkrig_hello(3, 0);
+    assert_true(lets_in(rig, h));
+    h.incarnation = 2;
+    strcpy(h.address, "127.0.0.1:10");
+    assert_false(lets_in(rig, h));
+    rig->nodes[1].hospitable = true;
+    assert_true(lets_in(rig, h));
+    assert_true(lets_in(rig, guest));
+    linkrig_run(rig, 100);
+    assert_int_equal(links_peers(rig->nodes[1].links, NULL, 0), 1); /* a guest is forgotten when it goes */
+    linkrig_free(rig);
+}
+
+static void a_node_that_is_not_the_one_that_was_called_is_left_alone(void **state)
+{
+    struct linkrig *rig = start(state, 3);
+    char address[32];
+    snprintf(address, sizeof address, "127.0.0.1:%u", rig->nodes[3].port);
+    links_peer_put(rig->nodes[1].links, 2, address); /* node 3 answers there */
+    links_peer_put(rig->nodes[3].links, 1, "127.0.0.1:9");
+    linkrig_run(rig, 500);
+    assert_false(rig->nodes[1].out_up[2]);
+    assert_int_equal(linkrig_stats(rig, 1, 2).error, -ECONNREFUSED);
+    assert_true(refused(rig, 3) > 0);
+    assert_int_equal(rig->nodes[3].ups, 0);
+    linkrig_free(rig);
+}
+
+static enum loop_backend epoll = LOOP_EPOLL, uring = LOOP_URING;
+
+#define ON_BOTH(test) {#test " (epoll)", test, NULL, NULL, &epoll}, {#test " (io_uring)", test, NULL, NULL, &uring}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ON_BOTH(frames_of_all_sizes_arrive_whole_and_in_order),
+        ON_BOTH(the_largest_frame_passes_even_where_less_may_be_queued),
+        ON_BOTH(frames_to_nobody_are_dropped_and_counted),
+        ON_BOTH(a_node_that_starts_later_is_reached),
+        ON_BOTH(after_a_restart_frames_flow_again_both_ways),
+        ON_BOTH(a_wire_that_is_cut_at_random_bytes_loses_frames_but_never_mixes_them),
+        ON_BOTH(a_peer_that_connects_anew_ends_its_old_connection),
+        ON_BOTH(a_connection_that_ends_in_the_middle_of_a_frame_delivers_none_of_it),
+        ON_BOTH(an_address_that_changes_is_followed),
+        ON_BOTH(a_name_is_looked_up_without_making_the_others_wait),
+        ON_BOTH(a_peer_that_was_removed_is_neither_heard_nor_called),
+        ON_BOTH(attempts_are_made_ever_more_seldom_and_never_at_one_rhythm),
+        ON_BOTH(a_peer_that_greets_and_says_nothing_more_is_given_up),
+        ON_BOTH(idle_connections_stay_and_the_round_trip_is_known),
+        ON_BOTH(a_process_that_stood_still_does_not_take_its_peers_for_dead),
+        ON_BOTH(a_slow_reader_loses_whole_frames_and_what_waits_for_it_is_bounded),
+        ON_BOTH(a_peer_that_takes_nothing_any_more_is_given_up),
+        ON_BOTH(whatever_the_network_sends_is_turned_away),
+        ON_BOTH(half_a_greeting_is_not_waited_for_for_ever),
+        ON_BOTH(a_greeting_may_come_byte_by_byte),
+        ON_BOTH(frames_that_make_no_sense_end_their_connection),
+        ON_BOTH(callers_that_never_greet_do_not_use_up_the_node),
+        ON_BOTH(only_the_right_node_is_let_in),
+        ON_BOTH(a_peer_that_has_moved_and_a_guest_come_in_if_the_owner_says_so),
+        ON_BOTH(a_node_that_is_not_the_one_that_was_called_is_left_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
