@@ -96,7 +96,8 @@ static void epoll_flush(struct loop *l, struct stream *s)
     if (n < 0) {
         if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) n = 0;
         else {
-            s->out.len = s->sent = 0; /* the receive side will say why */
+            s->failed = -errno; /* the receive side will say so */
+            s->out.len = s->sent = 0;
             shutdown(s->fd, SHUT_RDWR);
             return;
         }
@@ -163,7 +164,7 @@ static void receive(struct loop *l, struct stream *s)
         __atomic_store_n(&l->bytes_in, l->bytes_in + (uint64_t)n, __ATOMIC_RELAXED);
         l->handler->on_data(l->ctx, s, &c->head, p, (size_t)n);
     } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-        int error = n == 0 ? 0 : -errno;
+        int error = n == 0 ? s->failed : -errno;
         s->reading = false;
         epoll_interest(l, s, false, s->sending);
         l->handler->on_end(l->ctx, s, error);

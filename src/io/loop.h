@@ -30,6 +30,7 @@ struct stream {
     struct buf out;    /* taken by stream_send, not yet handed to the kernel */
     struct buf flying; /* io_uring: what the kernel is sending */
     size_t sent;       /* of flying (io_uring) or out (epoll) */
+    int failed;        /* the backend's: why a send failed; told by on_end, which then follows from the receive */
     void *owner;
     struct stream *next;         /* of those that wait for a receive buffer (io_uring), or of those that are gone */
 };

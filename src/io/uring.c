@@ -254,7 +254,7 @@ static void received(struct loop *l, struct stream *s, const struct io_uring_cqe
         hand_over(l, s, cqe->flags >> IORING_CQE_BUFFER_SHIFT, (size_t)cqe->res);
     } else if (!s->closed && cqe->res != -ENOBUFS && cqe->res != -ECANCELED) {
         s->reading = false;
-        l->handler->on_end(l->ctx, s, cqe->res);
+        l->handler->on_end(l->ctx, s, cqe->res ? cqe->res : s->failed);
     }
     s->inflight--;
     if (s->closed) {
@@ -273,6 +273,7 @@ static void sent(struct loop *l, struct stream *s, int res)
         return;
     }
     if (res < 0) {
+        s->failed = res;
         s->sent = s->out.len = 0;
         loop_buf_put(l, &s->flying);
         shutdown(s->fd, SHUT_RDWR);
