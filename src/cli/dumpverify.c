@@ -30,7 +30,7 @@ static void verify_entries(struct verify *v)
     int rc;
     dumpfile_reader_init(&r, v->file->bytes);
     for (size_t at = r.at; (rc = dumpfile_next(&r, &e)) == 1; at = r.at) {
-        if (e.db >= STORE_DBS) tell(v, at, "a key of a database that does not exist, in the block here");
+        if (e.db >= STORE_ALL_DBS) tell(v, at, "a key of a database that does not exist, in the block here");
         if (!image_valid(e.image)) tell(v, at, "a key whose value is not valid, in the block here");
         progress_set(&v->progress, r.at);
     }

@@ -56,7 +56,7 @@ enum dumpfile_state dumpfile_read_header(struct slice file, struct dumpfile_head
 enum dumpfile_state dumpfile_check(struct slice file, struct dumpfile_info *info, struct buf *why);
 
 struct dumpfile_entry {
-    uint16_t db; /* any that fits a byte: the caller compares with STORE_DBS */
+    uint16_t db; /* any that fits a byte: the caller compares with STORE_ALL_DBS */
     int64_t expiry_ms; /* 0: none */
     struct slice key, image; /* the image was not looked at: image_read does */
 };

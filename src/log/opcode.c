@@ -20,8 +20,8 @@
  *
  * The types are those of the disk, not the numbers of enum op_kind: kinds may be sorted anew, types never. A new kind gets the next free type.
  *
- * Valid is an op whose fields end exactly with the record, with db below STORE_DBS, at least one item where there are items, pairs of them for HASH_SET, no
- * score that is not a number, no string longer than the store takes, for SWAP an index below STORE_DBS and for RESTORE a valid image. */
+ * Valid is an op whose fields end exactly with the record, with db below STORE_ALL_DBS, at least one item where there are items, pairs of them for HASH_SET, no
+ * score that is not a number, no string longer than the store takes, for SWAP a db and an index below STORE_DBS and for RESTORE a valid image. */
 #include "log/opcode.h"
 
 #include <endian.h>
@@ -76,13 +76,13 @@ _Static_assert(TYPES == OP_KINDS + 1, "every kind has a type");
 static bool is_well_formed(const struct op *op)
 {
     unsigned fields = layouts[op->kind].fields;
-    if (op->db >= STORE_DBS || op->key.n > UINT32_MAX) return false;
+    if (op->db >= STORE_ALL_DBS || op->key.n > UINT32_MAX) return false;
     if (op->value.n > UINT32_MAX && op->kind != OP_RESTORE) return false;
     if (fields & INDEX && op->index < 0) return false;
     if (fields & COUNT && op->count < 0) return false;
     if (fields & ITEMS && op->n_items == 0) return false;
     if (op->kind == OP_HASH_SET && op->n_items % 2) return false;
-    if (op->kind == OP_SWAP && op->index >= STORE_DBS) return false;
+    if (op->kind == OP_SWAP && (op->db >= STORE_DBS || op->index >= STORE_DBS)) return false;
     if (op->kind == OP_WRITE_RANGE && (uint64_t)op->index > UINT32_MAX - op->value.n) return false;
     if (fields & SCORES)
         for (uint32_t i = 0; i < op->n_items; i++)
@@ -242,7 +242,7 @@ bool opcode_read(struct slice record, struct opcode_scratch *s, struct op *op)
     *op = (struct op){.kind = kind_of_type[type]};
     unsigned fields = layouts[op->kind].fields;
     uint64_t db = read_number(&r);
-    op->db = db < STORE_DBS ? (uint16_t)db : (uint16_t)STORE_DBS;
+    op->db = db < STORE_ALL_DBS ? (uint16_t)db : (uint16_t)STORE_ALL_DBS;
     if (fields & KEY) op->key = read_string(&r);
     if (fields & EXPIRY) op->expiry_ms = read_expiry(&r);
     if (fields & INDEX) op->index = read_natural(&r);
@@ -261,7 +261,7 @@ bool opcode_peek_key(struct slice record, uint16_t *db, struct slice *key)
     uint64_t n = read_number(&r);
     *db = (uint16_t)n;
     *key = read_string(&r);
-    return !r.failed && n < STORE_DBS;
+    return !r.failed && n < STORE_ALL_DBS;
 }
 
 void opcode_scratch_fini(struct opcode_scratch *s)

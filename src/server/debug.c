@@ -186,6 +186,7 @@ static const struct exec_subcommand subs[] = {
     {"set-active-expire", cmd_set_active_expire, 3},
     {"sleep", cmd_sleep, 3},
     {"stringmatch-len", cmd_stringmatch_len, 4},
+    {"system", debug_data_system, -4},
     {"ziplist", debug_data_listpack, 3},
     {0},
 };
@@ -235,6 +236,9 @@ static const char *const help[] = {
     "    Hold all shards for <seconds>. Decimals allowed.",
     "STRINGMATCH-LEN <len> <pattern>",
     "    Return 1 if <pattern> matches a string of <len> times the letter a, else 0.",
+    "SYSTEM <shard> <key> [<value> [<milliseconds>]]",
+    "    Show a record of the shard's system database, or write one, perhaps with a",
+    "    time to live.",
     NULL,
 };
 

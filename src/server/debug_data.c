@@ -106,7 +106,7 @@ void debug_data_digest(struct exec *x)
     uint64_t sum = 0, keys = 0;
     for (uint32_t i = 0; i < x->route->shards; i++) {
         sum += store_digest(x->stores[i]);
-        for (uint16_t d = 0; d < STORE_DBS; d++) keys += store_keys(x->stores[i], d);
+        for (uint16_t d = 0; d < STORE_ALL_DBS; d++) keys += store_keys(x->stores[i], d);
     }
     digest_text(sum, text);
     reply_simple(&x->out, keys ? text : no_digest);
@@ -328,6 +328,30 @@ void debug_data_reload(struct exec *x)
         return;
     }
     reload(x);
+}
+
+/* ---- SYSTEM */
+
+void debug_data_system(struct exec *x)
+{
+    int64_t shard, ms = 0;
+    struct slice key = x->argv[3];
+    if (x->argc > 6) {
+        exec_syntax(x);
+        return;
+    }
+    if (!read_count(x, x->argv[2], (int64_t)x->route->shards - 1, &shard) || (x->argc > 5 && !read_count(x, x->argv[5], INT32_MAX, &ms))) return;
+    struct place at;
+    store_peek(x->stores[shard], STORE_SYSTEM_DB, exec_hash(x, key), key, &at);
+    if (x->argc == 4) {
+        if (!at.e) reply_null(&x->out);
+        else if (entry_type(at.e) != TYPE_STRING) reply_error(&x->out, "ERR the record is no string");
+        else reply_bulk(&x->out, entry_value(at.e));
+        return;
+    }
+    struct op op = {.kind = OP_SET, .db = STORE_SYSTEM_DB, .key = key, .value = x->argv[4], .expiry_ms = ms ? x->now_ms + ms : 0};
+    store_apply(x->stores[shard], &op, &at);
+    reply_ok(&x->out);
 }
 
 /* ---- CHILL */

@@ -50,7 +50,7 @@ static void cmd_usage(struct exec *x)
 struct picture {
     struct sampler_memory m;
     uint64_t keys;
-    uint64_t main[STORE_DBS], expires[STORE_DBS]; /* bytes of the tables of each database */
+    uint64_t main[STORE_ALL_DBS], expires[STORE_ALL_DBS]; /* bytes of the tables of each database */
     uint64_t tables;      /* and of all together */
     uint64_t mapped;      /* address space of the shards' arenas */
     uint64_t clients;     /* what was added outside the data since the start: connections and their buffers */
@@ -61,10 +61,10 @@ struct picture {
 
 static void add_shard(struct picture *p, const struct store *s)
 {
-    for (unsigned d = 0; d < STORE_DBS; d++) {
+    for (unsigned d = 0; d < STORE_ALL_DBS; d++) {
         const struct db *db = s->dbs[d];
         if (!db) continue;
-        p->keys += db->keys.entries;
+        if (d != STORE_SYSTEM_DB) p->keys += db->keys.entries;
         p->main[d] += table_bytes(&db->keys);
         p->expires[d] += table_bytes(&db->expiring);
         p->tables += table_bytes(&db->keys) + table_bytes(&db->expiring);
@@ -244,7 +244,7 @@ static void cmd_doctor(struct exec *x)
 static void cmd_purge(struct exec *x)
 {
     for (uint32_t i = 0; i < x->route->shards; i++)
-        for (unsigned d = 0; d < STORE_DBS; d++)
+        for (unsigned d = 0; d < STORE_ALL_DBS; d++)
             if (x->stores[i]->dbs[d]) arena_trim(x->stores[i]->dbs[d]->arena);
     if (mallctl) mallctl("arena.4096.purge", NULL, NULL, NULL, 0); /* 4096: all of them (MALLCTL_ARENAS_ALL) */
     reply_ok(&x->out);

@@ -83,13 +83,22 @@ static void move_entry(struct lane *l, const struct store *from, uint16_t db, co
     write_out(l, RAW_BYTES);
 }
 
-static void move_db(struct lane *l, const struct store *from, uint16_t db)
+/* The new shard of an entry. A system record is not placed by its key: it stays with the shard that it was in, as far as there still is one of that number. What of it must go elsewhere by what it
+ * says is decided here. */
+static uint32_t new_shard(const struct move *m, uint32_t from, uint16_t db, const struct entry *e)
 {
-    const struct route *route = &l->m->route;
+    if (db == STORE_SYSTEM_DB) return from % m->route.shards;
+    return route_key(&m->route, entry_key(e), keyhash(entry_key(e), m->route.seed));
+}
+
+static void move_db(struct lane *l, uint32_t from, uint16_t db)
+{
+    const struct store *s = l->m->from[from];
     struct table_iter it;
-    table_iter_init(&it, &from->dbs[db]->keys);
+    if (!s->dbs[db]) return;
+    table_iter_init(&it, &s->dbs[db]->keys);
     for (struct entry *e; l->rc == 0 && (e = table_iter_next(&it));)
-        if (route_key(route, entry_key(e), keyhash(entry_key(e), route->seed)) == l->shard) move_entry(l, from, db, e);
+        if (new_shard(l->m, from, db, e) == l->shard) move_entry(l, s, db, e);
 }
 
 static uint64_t keys_of(const struct move *m, uint16_t db)
@@ -104,11 +113,10 @@ static int fill(void *ctx, uint32_t shard)
 {
     struct move *m = ctx;
     struct lane l = {.m = m, .shard = shard, .to = m->to[shard]};
-    for (uint16_t db = 0; db < STORE_DBS; db++) {
+    for (uint16_t db = 0; db < STORE_ALL_DBS; db++) {
         uint64_t keys = keys_of(m, db);
         if (keys) store_expect(l.to, db, keys / m->r->shards);
-        for (uint32_t i = 0; i < m->n_from && l.rc == 0 && keys; i++)
-            if (m->from[i]->dbs[db]) move_db(&l, m->from[i], db);
+        for (uint32_t i = 0; i < m->n_from && l.rc == 0 && keys; i++) move_db(&l, i, db);
     }
     write_out(&l, 1);
     buf_fini(&l.raw);

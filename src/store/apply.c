@@ -441,7 +441,7 @@ static void tell(struct store *s, const struct op *op)
 
 static int64_t apply_to_database(struct store *s, const struct op *op)
 {
-    CHECK(op->kind == OP_FLUSH || (op->kind == OP_SWAP && op->index >= 0 && op->index < STORE_DBS));
+    CHECK(op->kind == OP_FLUSH || (op->kind == OP_SWAP && op->db < STORE_DBS && op->index >= 0 && op->index < STORE_DBS));
     if (op->kind == OP_FLUSH) flush_db(s, op->db);
     else swap_dbs(s, op->db, (uint16_t)op->index);
     tell(s, op);
@@ -459,7 +459,7 @@ static void warm_up(struct change *c)
 
 int64_t store_apply(struct store *s, const struct op *op, struct place *at)
 {
-    CHECK(op->kind < OP_KINDS && op->db < STORE_DBS);
+    CHECK(op->kind < OP_KINDS && op->db < STORE_ALL_DBS);
     if (unlikely(!kinds[op->kind].run)) return apply_to_database(s, op);
     struct db *db = s->dbs[op->db];
     if (unlikely(!db) && kinds[op->kind].creates) db = new_db(s, op->db);

@@ -10,7 +10,7 @@ struct cut {
     void *ctx;
     uint64_t done, total;
     uint32_t n, at; /* walks[at] is under way, those before it have ended */
-    struct cut_walk walks[STORE_DBS];
+    struct cut_walk walks[STORE_ALL_DBS];
 };
 
 struct cut *cut_begin(struct store *s, cut_emit *emit, void *ctx)
@@ -19,7 +19,7 @@ struct cut *cut_begin(struct store *s, cut_emit *emit, void *ctx)
     c->store = s;
     c->emit = emit;
     c->ctx = ctx;
-    for (uint16_t i = 0; i < STORE_DBS; i++) {
+    for (uint16_t i = 0; i < STORE_ALL_DBS; i++) {
         struct db *db = s->dbs[i];
         if (!db || !db->keys.entries) continue;
         CHECK(!db->walk);

@@ -56,9 +56,9 @@ static bool fits_entry(const struct op *op, const struct entry *e)
 
 bool fits_op(struct store *s, const struct op *op, uint64_t hash, struct place *at)
 {
-    if (op->db >= STORE_DBS) return false;
+    if (op->db >= STORE_ALL_DBS) return false;
     if (op->kind == OP_FLUSH) return true;
-    if (op->kind == OP_SWAP) return op->index >= 0 && op->index < STORE_DBS;
+    if (op->kind == OP_SWAP) return op->db < STORE_DBS && op->index >= 0 && op->index < STORE_DBS;
     *at = (struct place){.store = s, .db = s->dbs[op->db], .db_id = op->db, .hash = hash, .key = op->key};
     struct table_slot *slot = at->db ? table_find(&at->db->keys, hash, op->key) : NULL;
     if (slot) at->e = table_entry(slot);

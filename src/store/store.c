@@ -28,7 +28,7 @@ struct store *store_new(uint64_t seed, const struct store_limits *limits, uint64
 
 void store_free(struct store *s)
 {
-    for (unsigned i = 0; i < STORE_DBS; i++) {
+    for (unsigned i = 0; i < STORE_ALL_DBS; i++) {
         if (!s->dbs[i]) continue;
         arena_free(s->dbs[i]->arena);
         mem_free(s->dbs[i]);
@@ -48,8 +48,10 @@ static bool is_expired(const struct store *s, const struct entry *e)
 
 static void expire(struct store *s, uint16_t db, struct slice key, uint64_t hash, struct entry *e)
 {
-    store_count(&s->stats.expired);
-    if (s->on_expire) s->on_expire(s->on_expire_ctx, db, key);
+    if (likely(db != STORE_SYSTEM_DB)) {
+        store_count(&s->stats.expired);
+        if (s->on_expire) s->on_expire(s->on_expire_ctx, db, key);
+    }
     struct place at = {s, s->dbs[db], db, hash, key, e};
     store_apply(s, &(struct op){.kind = OP_DEL, .db = db, .key = key}, &at);
 }
@@ -121,9 +123,9 @@ bool store_expire_step(struct store *s, int64_t budget_us, int64_t (*clock_us)(v
     struct expired x = {.store = s};
     uint64_t all_visited = 0, all_expired = 0;
     int64_t end_us = clock_us() + budget_us;
-    unsigned first = (unsigned)rng_below(&s->rng, STORE_DBS);
-    for (unsigned i = 0; i < STORE_DBS && !s->lazy_expire_paused; i++) {
-        uint16_t id = (uint16_t)((first + i) % STORE_DBS);
+    unsigned first = (unsigned)rng_below(&s->rng, STORE_ALL_DBS);
+    for (unsigned i = 0; i < STORE_ALL_DBS && !s->lazy_expire_paused; i++) {
+        uint16_t id = (uint16_t)((first + i) % STORE_ALL_DBS);
         struct db *db = s->dbs[id];
         uint64_t visited = 0, expired = 0;
         bool in_time = true;
@@ -144,7 +146,7 @@ bool store_expire_step(struct store *s, int64_t budget_us, int64_t (*clock_us)(v
 bool store_grow_step(struct store *s, unsigned buckets)
 {
     bool more = false;
-    for (unsigned i = 0; i < STORE_DBS; i++) {
+    for (unsigned i = 0; i < STORE_ALL_DBS; i++) {
         if (!s->dbs[i]) continue;
         more |= table_step(&s->dbs[i]->keys, buckets);
         more |= table_step(&s->dbs[i]->expiring, buckets);
@@ -197,7 +199,7 @@ static bool compact_db(struct store *s, struct db *db, unsigned entries, bool wa
 bool store_compact_step(struct store *s, unsigned entries, bool wanted)
 {
     bool more = false;
-    for (unsigned i = 0; i < STORE_DBS; i++)
+    for (unsigned i = 0; i < STORE_ALL_DBS; i++)
         if (s->dbs[i]) more |= compact_db(s, s->dbs[i], entries, wanted);
     return more;
 }
@@ -211,7 +213,7 @@ uint64_t store_expiring(const struct store *s, uint16_t db) { return s->dbs[db] 
 size_t store_bytes(const struct store *s)
 {
     size_t bytes = 0;
-    for (unsigned i = 0; i < STORE_DBS; i++)
+    for (unsigned i = 0; i < STORE_ALL_DBS; i++)
         if (s->dbs[i]) bytes += arena_live_bytes(s->dbs[i]->arena);
     return bytes;
 }
@@ -219,7 +221,7 @@ size_t store_bytes(const struct store *s)
 size_t store_heap_bytes(const struct store *s)
 {
     size_t bytes = 0;
-    for (unsigned i = 0; i < STORE_DBS; i++)
+    for (unsigned i = 0; i < STORE_ALL_DBS; i++)
         if (s->dbs[i]) bytes += arena_heap_bytes(s->dbs[i]->arena);
     return bytes;
 }
@@ -310,7 +312,7 @@ uint64_t store_entry_digest(const struct entry *e)
 uint64_t store_digest(struct store *s)
 {
     uint64_t sum = 0;
-    for (unsigned i = 0; i < STORE_DBS; i++) {
+    for (unsigned i = 0; i < STORE_ALL_DBS; i++) {
         if (!s->dbs[i]) continue;
         struct table_iter it;
         table_iter_init(&it, &s->dbs[i]->keys);
@@ -346,7 +348,7 @@ static void db_check(const struct store *s, struct db *db)
 void store_check(const struct store *s)
 {
     uint64_t cold = 0;
-    for (unsigned i = 0; i < STORE_DBS; i++) {
+    for (unsigned i = 0; i < STORE_ALL_DBS; i++) {
         if (!s->dbs[i]) continue;
         db_check(s, s->dbs[i]);
         spaceindex_check(s, s->dbs[i]);

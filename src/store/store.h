@@ -1,4 +1,4 @@
-/* The keyspace of one shard: databases 0..15, each a table of entries with its own arena.
+/* The keyspace of one shard: databases 0..15 for clients, and the system database, each a table of entries with its own arena.
  *
  * Whoever holds the shard's token is the only user of a store; nothing here locks. Reading goes through store_find, changing through
  * store_apply and nothing else. A place is good until the next change of its own key (its expiry included) or of the database as a whole.
@@ -22,7 +22,13 @@ struct interests;
 struct hotkeys;
 struct keyindex;
 
-enum { STORE_DBS = 16 };
+/* What the system must know about its data is data, too: ordinary entries of the system database, which are changed by ordinary ops. So logs, dumps, cuts and digests carry it; but no client sees
+ * it, nothing is evicted from it or chilled, its keys expire without a word, and it changes places with no other. */
+enum {
+    STORE_DBS = 16,              /* that clients can select */
+    STORE_SYSTEM_DB = STORE_DBS,
+    STORE_ALL_DBS = STORE_DBS + 1,
+};
 
 struct db {
     struct arena *arena;
@@ -57,7 +63,7 @@ struct store_stats { /* written by the token's holder with store_count, read by 
 static inline void store_count(uint64_t *counter) { __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED); }
 
 struct store {
-    struct db *dbs[STORE_DBS]; /* NULL until first used */
+    struct db *dbs[STORE_ALL_DBS]; /* NULL until first used */
     uint64_t seed;             /* of the key hash */
     int64_t now_ms;            /* set by the token's holder */
     struct rng rng;
@@ -92,7 +98,7 @@ struct place {
     struct entry *e; /* NULL: no such key */
 };
 
-/* Looks a key up. A key past its expiry is deleted on the way (counted, told to on_expire) and is not found.
+/* Looks a key up. A key past its expiry is deleted on the way (counted and told to on_expire, unless it is the system's) and is not found.
  * find counts a hit or miss and notes the access; look only counts; peek does neither. */
 void store_find(struct store *s, uint16_t db, uint64_t hash, struct slice key, struct place *at);
 void store_look(struct store *s, uint16_t db, uint64_t hash, struct slice key, struct place *at);

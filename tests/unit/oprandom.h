@@ -41,7 +41,7 @@ static inline int64_t oprandom_natural(struct oprandom *r)
 
 static inline struct op oprandom_of_kind(struct oprandom *r, enum op_kind kind)
 {
-    struct op op = {.kind = kind, .db = (uint16_t)rng_below(&r->rng, STORE_DBS)};
+    struct op op = {.kind = kind, .db = (uint16_t)rng_below(&r->rng, kind == OP_SWAP ? STORE_DBS : STORE_ALL_DBS)};
     if (kind != OP_FLUSH && kind != OP_SWAP) op.key = oprandom_string(r);
     switch (kind) {
     case OP_SET:

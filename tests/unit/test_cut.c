@@ -38,7 +38,7 @@ static struct copy copy_new(const struct harness *h) { return (struct copy){.sto
 static unsigned marks(const struct store *s)
 {
     unsigned n = 0;
-    for (unsigned i = 0; i < STORE_DBS; i++) {
+    for (unsigned i = 0; i < STORE_ALL_DBS; i++) {
         if (!s->dbs[i]) continue;
         struct table_iter it;
         table_iter_init(&it, &s->dbs[i]->keys);

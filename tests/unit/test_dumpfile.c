@@ -71,7 +71,7 @@ static void dump_store(const struct store *s, struct buf *out, enum compress_pro
     struct buf raw = {0};
     uint64_t entries = 0;
     dumpfile_begin(&w, out, &header, profile, 64);
-    for (uint16_t d = 0; d < STORE_DBS; d++) {
+    for (uint16_t d = 0; d < STORE_ALL_DBS; d++) {
         struct table_iter it;
         if (!s->dbs[d]) continue;
         table_iter_init(&it, &s->dbs[d]->keys);
@@ -112,7 +112,7 @@ static int load(struct slice file, struct store *into, uint64_t *entries)
 static uint64_t keys_of(const struct store *s)
 {
     uint64_t n = 0;
-    for (uint16_t d = 0; d < STORE_DBS; d++) n += store_keys(s, d);
+    for (uint16_t d = 0; d < STORE_ALL_DBS; d++) n += store_keys(s, d);
     return n;
 }
 

@@ -88,8 +88,9 @@ static void numbers_that_no_store_takes_do_not_fit(void **state)
     double nan_score = NAN;
     struct place at;
     const struct op ops[] = {
-        {.kind = OP_DEL, .db = STORE_DBS, .key = item},
-        {.kind = OP_SWAP, .index = STORE_DBS},
+        {.kind = OP_DEL, .db = STORE_ALL_DBS, .key = item},
+        {.kind = OP_SWAP, .index = STORE_SYSTEM_DB},
+        {.kind = OP_SWAP, .db = STORE_SYSTEM_DB},
         {.kind = OP_SWAP, .index = -1},
         {.kind = OP_KINDS, .key = item},
         {.kind = OP_PUSH_TAIL, .key = item},

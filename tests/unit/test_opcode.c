@@ -91,8 +91,8 @@ static void ops_that_the_store_would_not_take_are_refused(void **state)
         SLICE("\x00\x00"),                                /* no such type */
         SLICE("\x17\x00"),                                /* nor this one */
         SLICE("\x80\x00"),                                /* the log's own */
-        SLICE("\x05\x10\x01" "k"),                        /* database 16 */
-        SLICE("\x05\x90\x80\x04\x01" "k"),                /* database 65552, which is 16 bits of 16 */
+        SLICE("\x05\x11\x01" "k"),                        /* database 17: 16 is the system's */
+        SLICE("\x05\x91\x80\x04\x01" "k"),                /* database 65553, which is 16 bits of 17 */
         SLICE("\x05\x80\x00\x01" "k"),                    /* 0 written in two bytes */
         SLICE("\x05\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01" "k"), /* a key of 2^64 - 1 bytes */
         SLICE("\x05\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02" "k"), /* a number of more than 64 bits */
@@ -103,6 +103,7 @@ static void ops_that_the_store_would_not_take_are_refused(void **state)
         SLICE("\x04\x00\x01" "k\xff\xff\xff\xff\x0f\x01" "v"), /* a range that ends past every string */
         SLICE("\x12\x00\x01" "k\x01\x00\x00\x00\x00\x00\x00\xf8\x7f\x01" "m"), /* a score that is not a number */
         SLICE("\x16\x00\x10"),                            /* swap with database 16 */
+        SLICE("\x16\x10\x00"),                            /* and of it */
         SLICE("\x14\x00\x01" "k\x00\x01\x63"),            /* not an image */
         SLICE("\x14\x00\x01" "k\x00\x02\x02\x00"),        /* the image of an empty set */
     };

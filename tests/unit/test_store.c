@@ -660,6 +660,33 @@ static void flushing_gives_the_memory_back(void **state)
     store_free(s);
 }
 
+static int64_t budget_clock(void) { return 0; }
+
+static void the_system_database_is_neither_evicted_from_nor_heard_of_when_a_key_of_it_expires(void **state)
+{
+    struct store *s = store_new(SEED, &limits, 1);
+    struct evict_choice choice;
+    struct place at;
+    uint64_t told = 0, digest = store_digest(s);
+    s->on_expire = count_expiry;
+    s->on_expire_ctx = &told;
+    s->now_ms = 1000;
+    store_apply(s, &(struct op){.kind = OP_SET, .db = STORE_SYSTEM_DB, .key = SLICE("stays"), .value = SLICE("v")}, NULL);
+    store_apply(s, &(struct op){.kind = OP_SET, .db = STORE_SYSTEM_DB, .key = SLICE("lazy"), .value = SLICE("v"), .expiry_ms = 2000}, NULL);
+    store_apply(s, &(struct op){.kind = OP_SET, .db = STORE_SYSTEM_DB, .key = SLICE("active"), .value = SLICE("v"), .expiry_ms = 3000}, NULL);
+    for (enum evict_policy p = 0; p < EVICT_POLICIES; p++) assert_false(evict_pick(s, p, 5, &choice));
+    assert_true(store_digest(s) != digest && store_bytes(s) > 0);
+    s->now_ms = 2500;
+    store_peek(s, STORE_SYSTEM_DB, keyhash(SLICE("lazy"), SEED), SLICE("lazy"), &at);
+    assert_null(at.e);
+    s->now_ms = 3500;
+    store_expire_step(s, 1000, budget_clock);
+    assert_int_equal(store_keys(s, STORE_SYSTEM_DB), 1);
+    assert_int_equal(told + s->stats.expired, 0);
+    store_check(s);
+    store_free(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -675,6 +702,7 @@ int main(void)
         cmocka_unit_test(the_lfu_counter_grows_slowly_and_decays),
         cmocka_unit_test(policies_have_names_both_ways),
         cmocka_unit_test(flushing_gives_the_memory_back),
+        cmocka_unit_test(the_system_database_is_neither_evicted_from_nor_heard_of_when_a_key_of_it_expires),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
