@@ -93,7 +93,15 @@ $(O)/obj/%.o: src/%.c
 $(O)/tests/%: tests/unit/%.c $(O)/libsherd.a
 	@mkdir -p $(dir $@)
 	@echo "  cc   $<"
-	@$(CC) $(CFLAGS) -fno-lto -Itests/unit -MMD -MP -o $@ $< $(LDFLAGS) $(O)/libsherd.a -lcmocka $(LIBS)
+	@$(CC) $(CFLAGS) -fno-lto -Itests/unit -Itests/sim -MMD -MP -o $@ $< $(filter %.o,$^) $(LDFLAGS) $(O)/libsherd.a -lcmocka $(LIBS)
+
+# Parts of the simulator, and the tests of its own parts.
+$(O)/sim/%.o: tests/sim/%.c
+	@mkdir -p $(dir $@)
+	@echo "  cc   $<"
+	@$(CC) $(CFLAGS) -fno-lto -Itests/sim -MMD -MP -c -o $@ $<
+
+$(O)/tests/test_wgl: $(O)/sim/wgl.o
 
 # Programs that integration tests run.
 $(O)/tools/%: tests/tools/%.c $(O)/libsherd.a
