@@ -24,7 +24,8 @@ enum {
     WINDOW_BYTES = 128 << 10, /* read from disk at once, since whoever reads one entry reads the next */
     KEEP_BYTES = 4 << 20,     /* buffers that grew beyond this in a burst are given back */
     STATE_BYTES = RAFTBATCH_RECORD_BYTES + 40, /* without the configuration */
-    RESERVE_SHARE = 16,       /* of a segment, this part is for records that must always be possible */
+    RESERVE_SHARE = 16,       /* this part of a segment is for batches without entries */
+    RESERVE_BYTES_MIN = 3 * RAFTBATCH_BLOCK,
 };
 
 struct flight { /* the batch that is being written */
@@ -306,7 +307,7 @@ uint64_t raftlog_capacity(const struct raftlog *l)
     const struct raftsegs_file *current = raftsegs_current(&l->segs);
     uint64_t room = current ? current->bytes - current->used : 0, next = l->segs.ready.n ? l->segs.ready.v[0].bytes : 0;
     uint64_t states = l->states.len + l->index.n * STATE_BYTES + l->index.configuration_bytes;
-    uint64_t taken = RAFTBATCH_BLOCK + l->records.len + l->segs.segment_bytes / RESERVE_SHARE;
+    uint64_t reserve = l->segs.segment_bytes / RESERVE_SHARE, taken = RAFTBATCH_BLOCK + l->records.len + (reserve > RESERVE_BYTES_MIN ? reserve : RESERVE_BYTES_MIN);
     next = next > states ? next - states : 0;
     if (next > room) room = next;
     return room > taken && !l->broken ? room - taken : 0;

@@ -85,8 +85,8 @@ void raftlog_seal(struct raftlog *l);
 uint64_t raftlog_open_batch(const struct raftlog *l); /* puts go here now: what waits for them waits for raftlog_durable to reach it */
 uint64_t raftlog_durable(const struct raftlog *l);    /* the last batch that is durable */
 uint64_t raftlog_durable_index(const struct raftlog *l, uint32_t group); /* the last entry that is durable and not void, or the mark's index */
-/* How many bytes of entries can be put now and written for certain, without space that the disk may not have. Below what is wanted: refuse before it is proposed. Hard states, truncations and marks
- * may always be put. */
+/* How many bytes of entries can be put now and written for certain, without space that the disk may not have. Below what is wanted: refuse before it is proposed. A sixteenth of a segment is kept for hard
+ * states, truncations and marks, which may always be put; used up, they wait for space too. */
 uint64_t raftlog_capacity(const struct raftlog *l);
 
 struct raftlog_write {
