@@ -9,6 +9,12 @@ build/bench/%: bench/%.c
 	@echo "  cc   $<"
 	@$(CC) $(CSTD) $(WARN) -O2 -g $(ARCH) -D_GNU_SOURCE -o $@ $< -luring -pthread
 
+# The log that the Raft groups of a node share: make bench-raftlog BENCH_ARGS='/var/tmp 3'
+build/bench/raftlog: bench/raftlog.c build/libsherd.a
+	@mkdir -p $(dir $@)
+	@echo "  cc   $<"
+	@$(CC) $(CSTD) $(WARN) $(OPT) $(ARCH) -Isrc -D_GNU_SOURCE $(LTO_LINK) -o $@ $< build/libsherd.a $(LIBS)
+
 # Lookups in published snapshots, through the public header.
 build/bench/snaplookup: bench/snaplookup.c build/libsherd.a
 	@mkdir -p $(dir $@)
@@ -31,7 +37,10 @@ bench-snapshot: packages-build packages-test
 	@$(MAKE) --no-print-directory all build/bench/snaplookup
 	@$(BENCH_PYTHON) bench/snapshot.py $(BENCH_ARGS)
 
+bench-raftlog: build/bench/raftlog
+	@$< $(if $(BENCH_ARGS),$(BENCH_ARGS),build)
+
 bench-test: $(BENCH_TOOLS)
 	@$(BENCH_PYTHON) -m pytest -q -p no:cacheprovider bench/test_tools.py
 
-.PHONY: bench bench-snapshot bench-quick bench-test bench-packages
+.PHONY: bench bench-raftlog bench-snapshot bench-quick bench-test bench-packages
