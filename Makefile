@@ -101,7 +101,7 @@ $(O)/sim/%.o: tests/sim/%.c
 	@echo "  cc   $<"
 	@$(CC) $(CFLAGS) -fno-lto -Itests/sim -MMD -MP -c -o $@ $<
 
-$(O)/tests/test_wgl: $(O)/sim/wgl.o
+$(O)/tests/test_wgl: $(O)/sim/wgl.o $(O)/sim/wglhistory.o $(O)/sim/intern.o
 
 # Programs that integration tests run.
 $(O)/tools/%: tests/tools/%.c $(O)/libsherd.a

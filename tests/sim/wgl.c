@@ -1,286 +1,12 @@
-#include "wgl.h"
+#include "wglhistory.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "base/check.h"
-#include "base/keyhash.h"
 #include "base/mem.h"
-#include "base/num.h"
 
-enum { OPEN_MAX = 64, SAMPLES_MAX = 6, SHORT_MAX = 24, CONFIGS_DEFAULT = 4000000 };
-
-static const int64_t never = INT64_MAX;
-
-/* ---- interning: equal runs of `width` bytes get the same small number */
-
-struct intern {
-    size_t width;
-    uint32_t n, cap, mask; /* mask + 1 slots, at most half of them used */
-    char *items;
-    uint32_t *slots; /* number + 1; 0: empty */
-};
-
-static void intern_init(struct intern *t, size_t width) { *t = (struct intern){.width = width, .mask = 63, .slots = mem_zalloc(64 * sizeof *t->slots)}; }
-
-static void intern_fini(struct intern *t)
-{
-    mem_free(t->items);
-    mem_free(t->slots);
-}
-
-static const void *intern_get(const struct intern *t, uint32_t i) { return t->items + i * t->width; }
-
-static uint32_t *intern_slot(const struct intern *t, const void *item)
-{
-    uint32_t at = (uint32_t)keyhash(slice_of(item, t->width), 0) & t->mask;
-    while (t->slots[at] && memcmp(intern_get(t, t->slots[at] - 1), item, t->width) != 0) at = (at + 1) & t->mask;
-    return &t->slots[at];
-}
-
-static void intern_widen(struct intern *t)
-{
-    mem_free(t->slots);
-    t->mask = t->mask * 2 + 1;
-    t->slots = mem_zalloc(((size_t)t->mask + 1) * sizeof *t->slots);
-    for (uint32_t i = 0; i < t->n; i++) *intern_slot(t, intern_get(t, i)) = i + 1;
-}
-
-static uint32_t intern_put(struct intern *t, const void *item)
-{
-    uint32_t *slot = intern_slot(t, item);
-    if (*slot) return *slot - 1;
-    if (t->n == t->cap) {
-        t->cap = t->cap ? t->cap * 2 : 32;
-        t->items = mem_resize(t->items, t->cap * t->width);
-    }
-    memcpy(t->items + t->n * t->width, item, t->width);
-    *slot = ++t->n;
-    if (t->n * 2 > t->mask) intern_widen(t);
-    return t->n - 1;
-}
-
-/* ---- values
- *
- * A value is known by its length and a hash that can be carried on when bytes are appended, so that ten thousand appends do not make ten thousand long strings; short ones keep their bytes, for sums and for
- * messages. The hash is a polynomial modulo the prime 2^61 - 1. */
-
-struct value {
-    uint64_t len, hash;
-    char text[SHORT_MAX]; /* if len <= SHORT_MAX; else zeroes */
-};
-
-enum { ABSENT = 0 }; /* the number of the value that is none */
-
-static uint64_t hash_byte(uint64_t hash, char byte)
-{
-    const unsigned __int128 base = 0x123456789abcdefull, prime = (1ull << 61) - 1;
-    return (uint64_t)((hash * base + (unsigned char)byte + 1) % prime);
-}
-
-static struct value value_append(struct value v, struct slice more)
-{
-    for (size_t i = 0; i < more.n; i++) v.hash = hash_byte(v.hash, more.p[i]);
-    if (more.n && v.len + more.n <= SHORT_MAX)
-        memcpy(v.text + v.len, more.p, more.n);
-    else if (more.n)
-        memset(v.text, 0, sizeof v.text);
-    v.len += more.n;
-    return v;
-}
-
-static struct value value_of(struct slice s) { return value_append((struct value){0}, s); }
-
-static bool value_int(const struct value *v, int64_t *number) { return v->len <= SHORT_MAX && num_parse_i64(slice_of(v->text, v->len), number); }
-
-/* ---- the history */
-
-struct op {
-    uint32_t client, n_parts;
-    int64_t call, returned; /* never: outcome unknown */
-    bool answered, refused;
-    struct part *parts;
-};
-
-/* A part, with everything turned to numbers. */
-struct part {
-    enum wgl_kind kind;
-    uint32_t key;
-    uint32_t arg, expect, value; /* of values: what is written, expected, answered */
-    int64_t by, number;
-    bool nil; /* the answer */
-    struct slice piece; /* of APPEND: the bytes */
-};
-
-struct key {
-    struct slice name;
-    uint32_t group; /* of keys that transactions join: a parent, the root is its own */
-    uint32_t place; /* in the states of its group */
-};
-
-struct wgl {
-    struct op *ops;
-    size_t n_ops, cap_ops;
-    struct key *keys;
-    uint32_t n_keys, cap_keys;
-    uint32_t *key_slots, key_mask; /* open addressing over keys */
-    struct intern values;
-};
-
-struct wgl *wgl_new(void)
-{
-    struct wgl *w = mem_zalloc(sizeof *w);
-    struct value none = {.len = UINT64_MAX};
-    intern_init(&w->values, sizeof(struct value));
-    CHECK(intern_put(&w->values, &none) == ABSENT);
-    w->key_mask = 63;
-    w->key_slots = mem_zalloc(64 * sizeof *w->key_slots);
-    return w;
-}
-
-void wgl_free(struct wgl *w)
-{
-    for (size_t i = 0; i < w->n_ops; i++) {
-        for (uint32_t j = 0; j < w->ops[i].n_parts; j++) mem_free((void *)w->ops[i].parts[j].piece.p);
-        mem_free(w->ops[i].parts);
-    }
-    for (uint32_t i = 0; i < w->n_keys; i++) mem_free((void *)w->keys[i].name.p);
-    mem_free(w->ops);
-    mem_free(w->keys);
-    mem_free(w->key_slots);
-    intern_fini(&w->values);
-    mem_free(w);
-}
-
-static uint32_t *key_slot(struct wgl *w, struct slice name)
-{
-    uint32_t at = (uint32_t)keyhash(name, 0) & w->key_mask;
-    while (w->key_slots[at] && !slice_eq(w->keys[w->key_slots[at] - 1].name, name)) at = (at + 1) & w->key_mask;
-    return &w->key_slots[at];
-}
-
-static uint32_t key_number(struct wgl *w, struct slice name)
-{
-    uint32_t *slot = key_slot(w, name);
-    if (*slot) return *slot - 1;
-    if (w->n_keys == w->cap_keys) {
-        w->cap_keys = w->cap_keys ? w->cap_keys * 2 : 16;
-        w->keys = mem_resize(w->keys, w->cap_keys * sizeof *w->keys);
-    }
-    w->keys[w->n_keys] = (struct key){.name = slice_of(mem_dup(name.p, name.n), name.n), .group = w->n_keys};
-    *slot = ++w->n_keys;
-    if (w->n_keys * 2 > w->key_mask) {
-        mem_free(w->key_slots);
-        w->key_mask = w->key_mask * 2 + 1;
-        w->key_slots = mem_zalloc(((size_t)w->key_mask + 1) * sizeof *w->key_slots);
-        for (uint32_t i = 0; i < w->n_keys; i++) *key_slot(w, w->keys[i].name) = i + 1;
-    }
-    return w->n_keys - 1;
-}
-
-static uint32_t group_root(struct wgl *w, uint32_t key)
-{
-    while (w->keys[key].group != key) key = w->keys[key].group = w->keys[w->keys[key].group].group;
-    return key;
-}
-
-static uint32_t value_number(struct wgl *w, struct slice s)
-{
-    struct value v = value_of(s);
-    return intern_put(&w->values, &v);
-}
-
-size_t wgl_call(struct wgl *w, uint32_t client, int64_t time, const struct wgl_part *parts, uint32_t n)
-{
-    CHECK(n > 0 && time < never);
-    if (w->n_ops == w->cap_ops) {
-        w->cap_ops = w->cap_ops ? w->cap_ops * 2 : 64;
-        w->ops = mem_resize(w->ops, w->cap_ops * sizeof *w->ops);
-    }
-    struct op *op = &w->ops[w->n_ops];
-    *op = (struct op){.client = client, .n_parts = n, .call = time, .returned = never, .parts = mem_zalloc(n * sizeof *op->parts)};
-    for (uint32_t i = 0; i < n; i++) {
-        const struct wgl_part *p = &parts[i];
-        op->parts[i] = (struct part){.kind = p->kind, .key = key_number(w, p->key), .by = p->by, .arg = value_number(w, p->arg),
-                                     .expect = p->nil_expect ? ABSENT : value_number(w, p->expect)};
-        if (p->kind == WGL_APPEND) op->parts[i].piece = slice_of(mem_dup(p->arg.p, p->arg.n), p->arg.n);
-        w->keys[group_root(w, op->parts[i].key)].group = group_root(w, op->parts[0].key);
-    }
-    return w->n_ops++;
-}
-
-void wgl_return(struct wgl *w, size_t op, int64_t time, const struct wgl_answer *answers)
-{
-    CHECK(op < w->n_ops && w->ops[op].returned == never && w->ops[op].call <= time && time < never);
-    w->ops[op].returned = time;
-    w->ops[op].answered = answers != NULL;
-    for (uint32_t i = 0; answers && i < w->ops[op].n_parts; i++) {
-        struct part *p = &w->ops[op].parts[i];
-        p->nil = answers[i].nil;
-        p->number = answers[i].number;
-        p->value = answers[i].nil ? ABSENT : value_number(w, answers[i].value);
-    }
-}
-
-void wgl_refused(struct wgl *w, size_t op)
-{
-    CHECK(op < w->n_ops && w->ops[op].returned == never);
-    w->ops[op].refused = true;
-}
-
-size_t wgl_ops(const struct wgl *w) { return w->n_ops; }
-
-/* ---- what a part does to a value */
-
-static const struct value *value_at(const struct wgl *w, uint32_t v) { return intern_get(&w->values, v); }
-
-static bool incr(struct wgl *w, const struct part *p, bool answered, uint32_t v, uint32_t *after)
-{
-    int64_t old = 0, sum;
-    char digits[NUM_I64_MAX_CHARS];
-    bool refused = (v != ABSENT && !value_int(value_at(w, v), &old)) || __builtin_add_overflow(old, p->by, &sum);
-    *after = refused ? v : value_number(w, slice_of(digits, num_format_i64(digits, sum)));
-    return !answered || (refused ? p->nil : !p->nil && p->number == sum);
-}
-
-/* The value after the part, and whether the answer (if one was seen) is right. */
-static bool part_apply(struct wgl *w, const struct part *p, bool answered, uint32_t v, uint32_t *after)
-{
-    struct value longer;
-    *after = v;
-    switch (p->kind) {
-    case WGL_GET: return !answered || p->value == v;
-    case WGL_SET: *after = p->arg; return true;
-    case WGL_CAS:
-        if (v == p->expect) *after = p->arg;
-        return !answered || p->number == (v == p->expect);
-    case WGL_DEL: *after = ABSENT; return !answered || p->number == (v != ABSENT);
-    case WGL_INCR: return incr(w, p, answered, v, after);
-    case WGL_APPEND:
-        longer = value_append(v == ABSENT ? (struct value){0} : *value_at(w, v), p->piece);
-        *after = intern_put(&w->values, &longer);
-        return !answered || p->number == (int64_t)longer.len;
-    case WGL_EXPIRE:
-        if (v == p->arg) *after = ABSENT;
-        return true;
-    }
-    return false;
-}
-
-/* By its answer it changed nothing, whatever the value was. */
-static bool part_pure(const struct part *p, bool answered)
-{
-    if (p->kind == WGL_GET) return true;
-    if (!answered) return false;
-    return (p->kind == WGL_CAS && p->number == 0) || (p->kind == WGL_DEL && p->number == 0) || (p->kind == WGL_INCR && p->nil);
-}
-
-static bool op_pure(const struct op *op)
-{
-    for (uint32_t i = 0; i < op->n_parts; i++)
-        if (!part_pure(&op->parts[i], op->answered)) return false;
-    return true;
-}
+enum { OPEN_MAX = 64, SAMPLES_MAX = 6, CONFIGS_DEFAULT = 4000000 };
 
 /* ---- the search over one group of keys */
 
@@ -309,6 +35,12 @@ struct read {
     uint32_t op, next;
 };
 
+/* An operation that returned and surely put something else in the place of what a key held. */
+struct overwrite {
+    uint32_t place;
+    int64_t call, first_return; /* the first return among this one and those of the key that were called later */
+};
+
 struct search {
     struct wgl *w;
     uint32_t n_keys;
@@ -326,6 +58,9 @@ struct search {
     struct intern wanted;
     uint32_t *writers;       /* [wanted]: how many operations write the value */
     int64_t *written;        /* [wanted]: when the first of them was called */
+    uint32_t *writer;        /* [wanted]: one of them */
+    struct overwrite *overwrites; /* by key, then by call */
+    uint32_t n_overwrites;
     uint32_t *readers;       /* [wanted]: head + 1 of a chain of those that must find it */
     struct read *reads;
     uint32_t n_reads;
@@ -347,7 +82,7 @@ static bool op_apply(struct search *s, const struct op *op, uint32_t state, uint
     memcpy(s->scratch, intern_get(&s->states, state), s->n_keys * sizeof *s->scratch);
     for (uint32_t i = 0; i < op->n_parts; i++) {
         uint32_t *v = &s->scratch[s->w->keys[op->parts[i].key].place];
-        if (!part_apply(s->w, &op->parts[i], op->answered, *v, v)) return false;
+        if (!wglhistory_apply(s->w, &op->parts[i], op->answered, *v, v)) return false;
     }
     *after = intern_put(&s->states, s->scratch);
     return true;
@@ -416,7 +151,7 @@ static bool settle(struct search *s, struct config *c)
         for (uint32_t i = s->open_at[c->event]; i < s->open_at[c->event + 1]; i++) {
             const struct op *op = &s->w->ops[s->open[i]];
             uint64_t bit = 1ull << s->bit[s->open[i]];
-            if ((c->known & bit) || !op_pure(op) || !op_apply(s, op, c->state, &same)) continue;
+            if ((c->known & bit) || !wglhistory_pure(op) || !op_apply(s, op, c->state, &same)) continue;
             c->known |= bit;
             c->fresh = 0;
         }
@@ -448,7 +183,7 @@ static bool notices(const struct op *lost, const struct op *next)
 {
     uint32_t shared = 0;
     for (uint32_t i = 0; i < lost->n_parts; i++) shared += touches(next, lost->parts[i].key);
-    if (shared == 0) return next->returned == never;
+    if (shared == 0) return next->returned == WGLHISTORY_NEVER;
     return !(shared == lost->n_parts && op_blind(next));
 }
 
@@ -508,16 +243,33 @@ static void push(struct search *s, const struct config *c)
     if (c->event == s->deepest && s->n_samples < SAMPLES_MAX) s->samples[s->n_samples++] = c->state;
 }
 
-/* A value that nobody can have written before it was found needs no search. Gives the first event of that kind, or n_returns. */
-static uint32_t first_unwritten(const struct search *s)
+/* When the first operation returned that was called after `time` and overwrote the key. */
+static int64_t overwritten_after(const struct search *s, uint32_t place, int64_t time)
+{
+    uint32_t low = 0, high = s->n_overwrites;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        const struct overwrite *o = &s->overwrites[mid];
+        if (o->place < place || (o->place == place && o->call <= time))
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < s->n_overwrites && s->overwrites[low].place == place ? s->overwrites[low].first_return : WGLHISTORY_NEVER;
+}
+
+/* Two mistakes need no search: a value is found that nobody can have written yet, or one whose only write had returned before another began that had returned before it was looked for. Gives the first event of that
+ * kind, or n_returns. */
+static uint32_t first_plain_mistake(const struct search *s)
 {
     uint32_t first = s->n_returns;
     for (uint32_t i = 0; i < s->wanted.n; i++) {
-        const struct wanted *wanted = intern_get(&s->wanted, i);
-        for (uint32_t j = s->readers[i]; j && !s->computed[wanted->place]; j = s->reads[j - 1].next) {
+        uint32_t place = ((const struct wanted *)intern_get(&s->wanted, i))->place;
+        int64_t gone = s->writers[i] == 1 ? overwritten_after(s, place, s->w->ops[s->writer[i]].returned) : WGLHISTORY_NEVER;
+        for (uint32_t j = s->readers[i]; j && !s->computed[place]; j = s->reads[j - 1].next) {
             uint32_t op = s->reads[j - 1].op;
             bool written = s->writers[i] && s->written[i] <= s->w->ops[op].returned;
-            if (!written && s->event[op] < first) first = s->event[op];
+            if ((!written || gone < s->w->ops[op].call) && s->event[op] < first) first = s->event[op];
         }
     }
     return first;
@@ -608,7 +360,7 @@ static void sweep(struct search *s, const struct timed *calls, uint32_t n)
     for (uint32_t e = 0; e < s->n_returns && !s->too_open; e++) {
         uint32_t due = s->returns[e];
         for (; next < n && calls[next].time <= s->w->ops[due].returned; next++) {
-            if (s->w->ops[calls[next].op].returned == never) {
+            if (s->w->ops[calls[next].op].returned == WGLHISTORY_NEVER) {
                 lost++;
                 continue;
             }
@@ -641,7 +393,7 @@ static bool finds(const struct op *op, uint32_t i)
     const struct part *p = &op->parts[i];
     for (uint32_t j = 0; j < i; j++)
         if (op->parts[j].key == p->key) return false;
-    return op->answered && ((p->kind == WGL_GET && p->value != ABSENT) || (p->kind == WGL_CAS && p->number == 1 && p->expect != ABSENT));
+    return op->answered && ((p->kind == WGL_GET && p->value != WGLHISTORY_ABSENT) || (p->kind == WGL_CAS && p->number == 1 && p->expect != WGLHISTORY_ABSENT));
 }
 
 static void want_value(struct search *s, uint32_t op, const struct part *p)
@@ -659,6 +411,20 @@ static void count_writer(struct search *s, const struct op *op, const struct par
     if (p->kind == WGL_INCR || p->kind == WGL_APPEND) s->computed[written.place] = true;
     if (!at || (p->kind != WGL_SET && p->kind != WGL_CAS)) return;
     if (s->writers[at - 1]++ == 0 || op->call < s->written[at - 1]) s->written[at - 1] = op->call;
+    s->writer[at - 1] = (uint32_t)(op - s->w->ops);
+}
+
+static void note_overwrite(struct search *s, const struct op *op, const struct part *p)
+{
+    bool surely = p->kind == WGL_SET || p->kind == WGL_DEL || (p->kind == WGL_CAS && op->answered && p->number == 1);
+    if (surely && op->returned != WGLHISTORY_NEVER) s->overwrites[s->n_overwrites++] = (struct overwrite){s->w->keys[p->key].place, op->call, op->returned};
+}
+
+static int by_place_and_call(const void *a, const void *b)
+{
+    const struct overwrite *x = a, *y = b;
+    if (x->place != y->place) return x->place < y->place ? -1 : 1;
+    return (x->call > y->call) - (x->call < y->call);
 }
 
 /* Which values must be found, by whom, and how many operations write them. */
@@ -671,12 +437,22 @@ static void collect_wanted(struct search *s, const struct timed *calls, uint32_t
     s->readers = mem_zalloc(parts * sizeof *s->readers);
     s->writers = mem_zalloc(parts * sizeof *s->writers);
     s->written = mem_zalloc(parts * sizeof *s->written);
+    s->writer = mem_zalloc(parts * sizeof *s->writer);
+    s->overwrites = mem_alloc(parts * sizeof *s->overwrites);
     s->computed = mem_zalloc(s->n_keys * sizeof *s->computed);
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t j = 0; j < s->w->ops[calls[i].op].n_parts; j++)
             if (finds(&s->w->ops[calls[i].op], j)) want_value(s, calls[i].op, &s->w->ops[calls[i].op].parts[j]);
     for (uint32_t i = 0; i < n; i++)
-        for (uint32_t j = 0; j < s->w->ops[calls[i].op].n_parts; j++) count_writer(s, &s->w->ops[calls[i].op], &s->w->ops[calls[i].op].parts[j]);
+        for (uint32_t j = 0; j < s->w->ops[calls[i].op].n_parts; j++) {
+            count_writer(s, &s->w->ops[calls[i].op], &s->w->ops[calls[i].op].parts[j]);
+            note_overwrite(s, &s->w->ops[calls[i].op], &s->w->ops[calls[i].op].parts[j]);
+        }
+    qsort(s->overwrites, s->n_overwrites, sizeof *s->overwrites, by_place_and_call);
+    for (uint32_t i = s->n_overwrites; i-- > 1;) {
+        struct overwrite *o = &s->overwrites[i - 1];
+        if (o->place == o[1].place && o[1].first_return < o->first_return) o->first_return = o[1].first_return;
+    }
 }
 
 /* Over the group of keys whose operations these are. */
@@ -688,9 +464,9 @@ static void search_init(struct search *s, struct wgl *w, const uint32_t *ops, ui
     for (uint32_t i = 0; i < n_ops; i++) {
         const struct op *op = &w->ops[ops[i]];
         /* What never returned and changes nothing needs no explanation. */
-        if (op->refused || (op->returned == never && op_pure(op))) continue;
+        if (op->refused || (op->returned == WGLHISTORY_NEVER && wglhistory_pure(op))) continue;
         calls[n++] = (struct timed){op->call, ops[i]};
-        if (op->returned != never) returns[m++] = (struct timed){op->returned, ops[i]};
+        if (op->returned != WGLHISTORY_NEVER) returns[m++] = (struct timed){op->returned, ops[i]};
     }
     qsort(calls, n, sizeof *calls, by_time);
     qsort(returns, m, sizeof *returns, by_time);
@@ -706,7 +482,7 @@ static void search_init(struct search *s, struct wgl *w, const uint32_t *ops, ui
         event[returns[i].op] = i;
     }
     for (uint32_t i = 0; i < n; i++)
-        if (w->ops[calls[i].op].returned == never) s->unknown[s->n_unknown++] = calls[i].op;
+        if (w->ops[calls[i].op].returned == WGLHISTORY_NEVER) s->unknown[s->n_unknown++] = calls[i].op;
     for (uint32_t i = 0; i < s->n_unknown; i++)
         for (uint32_t j = i; j-- > 0 && !s->twin[i];)
             if (same_request(&w->ops[s->unknown[i]], &w->ops[s->unknown[j]])) s->twin[i] = j + 1;
@@ -729,6 +505,8 @@ static void search_fini(struct search *s)
     mem_free(s->readers);
     mem_free(s->writers);
     mem_free(s->written);
+    mem_free(s->writer);
+    mem_free(s->overwrites);
     mem_free(s->computed);
     mem_free(s->returns);
     mem_free(s->open_at);
@@ -740,62 +518,6 @@ static void search_fini(struct search *s)
     mem_free(s->chain);
     mem_free(s->stack);
     mem_free(s->scratch);
-}
-
-/* ---- words */
-
-static void text_value(const struct wgl *w, uint32_t number, struct buf *out)
-{
-    const struct value *v = value_at(w, number);
-    if (number == ABSENT)
-        buf_add_str(out, "nil");
-    else if (v->len <= SHORT_MAX)
-        buf_printf(out, "\"%.*s\"", (int)v->len, v->text);
-    else
-        buf_printf(out, "%" PRIu64 " bytes", v->len);
-}
-
-static void text_answer(const struct wgl *w, const struct part *p, struct buf *out)
-{
-    if (p->kind == WGL_SET || p->kind == WGL_EXPIRE) return;
-    buf_add_str(out, " -> ");
-    if (p->kind == WGL_GET)
-        text_value(w, p->value, out);
-    else if (p->nil)
-        buf_add_str(out, "refused");
-    else
-        buf_printf(out, "%" PRId64, p->number);
-}
-
-static void text_part(const struct wgl *w, const struct part *p, bool answered, struct buf *out)
-{
-    static const char *const names[] = {"GET", "SET", "CAS", "DEL", "INCR", "APPEND", "EXPIRE"};
-    buf_printf(out, "%s \"%.*s\"", names[p->kind], (int)w->keys[p->key].name.n, w->keys[p->key].name.p);
-    if (p->kind == WGL_CAS) {
-        buf_add_byte(out, ' ');
-        text_value(w, p->expect, out);
-    }
-    if (p->kind == WGL_INCR) buf_printf(out, " %" PRId64, p->by);
-    if (p->kind == WGL_SET || p->kind == WGL_CAS || p->kind == WGL_APPEND || p->kind == WGL_EXPIRE) {
-        buf_add_byte(out, ' ');
-        text_value(w, p->arg, out);
-    }
-    if (answered) text_answer(w, p, out);
-}
-
-void wgl_text(const struct wgl *w, size_t number, struct buf *out)
-{
-    const struct op *op = &w->ops[number];
-    buf_printf(out, "client %u: ", op->client);
-    for (uint32_t i = 0; i < op->n_parts; i++) {
-        if (i) buf_add_str(out, "; ");
-        text_part(w, &op->parts[i], op->answered, out);
-    }
-    buf_printf(out, ", from %" PRId64, op->call);
-    if (op->returned == never)
-        buf_add_str(out, ", outcome unknown");
-    else
-        buf_printf(out, " to %" PRId64, op->returned);
 }
 
 static void explain(const struct search *s, struct buf *why)
@@ -811,7 +533,7 @@ static void explain(const struct search *s, struct buf *why)
         for (uint32_t j = 0; j < s->n_samples; j++) {
             uint32_t v = ((const uint32_t *)intern_get(&s->states, s->samples[j]))[k->place];
             buf_add_str(why, j ? " or " : " ");
-            text_value(w, v, why);
+            wglhistory_text_value(w, v, why);
         }
         if (s->n_samples == SAMPLES_MAX) buf_add_str(why, " or others");
     }
@@ -821,7 +543,7 @@ static void explain(const struct search *s, struct buf *why)
 static uint32_t *place_keys(struct wgl *w)
 {
     uint32_t *members = mem_zalloc((w->n_keys + 1) * sizeof *members);
-    for (uint32_t i = 0; i < w->n_keys; i++) w->keys[i].place = members[group_root(w, i)]++;
+    for (uint32_t i = 0; i < w->n_keys; i++) w->keys[i].place = members[wglhistory_group(w, i)]++;
     return members;
 }
 
@@ -829,9 +551,9 @@ static uint32_t *place_keys(struct wgl *w)
 static uint32_t *group_ops(struct wgl *w, uint32_t *first)
 {
     uint32_t *ops = mem_alloc((w->n_ops + 1) * sizeof *ops);
-    for (size_t i = 0; i < w->n_ops; i++) first[group_root(w, w->ops[i].parts[0].key) + 1]++;
+    for (size_t i = 0; i < w->n_ops; i++) first[wglhistory_group(w, w->ops[i].parts[0].key) + 1]++;
     for (uint32_t i = 0; i < w->n_keys; i++) first[i + 1] += first[i];
-    for (size_t i = w->n_ops; i-- > 0;) ops[--first[group_root(w, w->ops[i].parts[0].key) + 1]] = (uint32_t)i;
+    for (size_t i = w->n_ops; i-- > 0;) ops[--first[wglhistory_group(w, w->ops[i].parts[0].key) + 1]] = (uint32_t)i;
     /* Each entry went down to where its group begins, which is one further up than asked for. */
     memmove(first, first + 1, w->n_keys * sizeof *first);
     first[w->n_keys] = (uint32_t)w->n_ops;
@@ -841,13 +563,13 @@ static uint32_t *group_ops(struct wgl *w, uint32_t *first)
 static enum wgl_verdict judge(struct search *s, uint64_t *configs, uint64_t limit, size_t *op, struct buf *why)
 {
     enum wgl_verdict verdict = WGL_GAVE_UP;
-    uint32_t unwritten = s->too_open ? 0 : first_unwritten(s);
+    uint32_t mistake = s->too_open ? 0 : first_plain_mistake(s);
     if (s->too_open) {
         if (why) buf_printf(why, "gave up: more than %u operations are open at once", OPEN_MAX);
         return verdict;
     }
-    if (unwritten < s->n_returns) {
-        s->n_returns = s->foresight = unwritten + 1;
+    if (mistake < s->n_returns) {
+        s->n_returns = s->foresight = mistake + 1;
         verdict = WGL_NOT;
     } else {
         verdict = search_run(s, configs, limit);
@@ -870,7 +592,7 @@ enum wgl_verdict wgl_check(const struct wgl *history, const struct wgl_limits *l
     uint32_t *event = mem_zalloc((w->n_ops + 1) * sizeof *event);
     for (uint32_t root = 0; root < w->n_keys && verdict == WGL_LINEARIZABLE; root++) {
         struct search s;
-        if (group_root(w, root) != root) continue;
+        if (wglhistory_group(w, root) != root) continue;
         search_init(&s, w, ops + first[root], first[root + 1] - first[root], members[root], bit, event);
         verdict = judge(&s, &configs, limit, op, why);
         search_fini(&s);

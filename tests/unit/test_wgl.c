@@ -477,7 +477,7 @@ static void one_wrong_answer_among_many_is_caught(void **state)
         wgl_return(l.w, wgl_call(l.w, 99, l.time, &get, 1), l.time + 1, &(struct wgl_answer){.value = SLICE("never")});
         expect_large(&l, WGL_NOT);
 
-        large_init(&l, seed, 1, lost, 400);
+        large_init(&l, seed, 1, lost, 2000);
         wgl_return(l.w, wgl_call(l.w, 99, l.time, &set, 1), l.time + 1, &(struct wgl_answer){0});
         wgl_return(l.w, wgl_call(l.w, 99, l.time + 2, &newer, 1), l.time + 3, &(struct wgl_answer){0});
         strcpy(l.values[0], "new");
