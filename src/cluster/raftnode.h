@@ -103,6 +103,7 @@ struct raftnode_options {
     uint32_t install_ms;                /* an install that is not done is offered again after this; 0: 60 s */
     uint32_t inflight_entries;          /* submitted and not committed, per group; 0: 4096 */
     uint64_t inflight_bytes;            /* 0: 8 MiB; one entry alone may be larger */
+    uint64_t reserve_bytes;             /* a log with less room than this takes no new entries; 0: 1 MiB */
 };
 
 struct raftnode_info {
@@ -156,12 +157,13 @@ void raftnode_read(struct raftnode *n, uint32_t group, uint64_t ticket);
 /* Hands leadership to a voter (0: the best one). Submits are refused meanwhile; it ends by role(), or after an election time-out. */
 int raftnode_transfer(struct raftnode *n, uint32_t group, uint64_t to);
 /* Makes a node a member with this role, step by step: a newcomer is a spare first, catches up, and is promoted. RAFTNODE_GONE removes it. One at a time per
- * group; ends with changed(). */
+ * group; ends with changed(). -EBUSY: it is the leader itself, which has to transfer leadership before it can leave. */
 int raftnode_change(struct raftnode *n, uint32_t group, uint64_t node, enum raftnode_role role);
 
 /* ---- snapshots */
 
-/* The caller's durable snapshot holds the state at `index` (handed before). The log before it goes, but for `trailing` entries kept for slow followers. */
+/* The caller's durable snapshot holds the state at `index` (handed before). The log before it goes, but for `trailing` entries kept for slow followers. -EAGAIN: the
+ * log is not durable that far, or an install is under way; what could not be marked is of no use to the log. */
 int raftnode_snapshotted(struct raftnode *n, uint32_t group, uint64_t index, uint32_t trailing);
 /* The snapshot that install_wanted asked for is durable and is the caller's state now; or it could not be had (rc < 0), and the replica goes on as it was. */
 int raftnode_installed(struct raftnode *n, uint32_t group, uint64_t index, int rc);
