@@ -6,6 +6,7 @@
 #   make unit       unit tests only              make unit T=table   one of them
 #   make replay     fuzz corpora only            make pytest P="-k smoke"   integration tests only
 #   make crash      kill -9 at random moments, 245 times, and nothing that was promised is missing; make crash ARGS="--seed 7"
+#   make sim        Raft groups in a simulated world, by seed: 1000 of them; make sim SEED=7 tells the story of one, SEEDS=50 FROM=1 chooses
 #   make check-all  test + TSan (units and the server), both compilers, clang-tidy, every fuzzer for a minute: takes an hour
 #   make fuzz-build the libFuzzer programs under build/fuzz/
 #   make bench      side by side with real peers; writes docs/bench/ (bench/bench.mk)
@@ -71,6 +72,8 @@ LIB_OBJ = $(LIB_SRC:src/%.c=$(O)/obj/%.o)
 CLI_OBJ = $(CLI_SRC:src/%.c=$(O)/obj/%.o)
 TESTS = $(patsubst tests/unit/%.c,$(O)/tests/%,$(wildcard tests/unit/test_*.c))
 TOOLS = $(patsubst tests/tools/%.c,$(O)/tools/%,$(wildcard tests/tools/*.c))
+SIM_SRC = $(wildcard tests/sim/*.c)
+SIM_OBJ = $(SIM_SRC:tests/sim/%.c=$(O)/sim/%.o)
 FUZZ_SRC = $(wildcard tests/fuzz/fuzz_*.c)
 REPLAYS = $(FUZZ_SRC:tests/fuzz/%.c=$(O)/replay/%)
 FUZZERS = $(FUZZ_SRC:tests/fuzz/%.c=$(O)/fuzzers/%)
@@ -109,6 +112,10 @@ $(O)/tools/%: tests/tools/%.c $(O)/libsherd.a
 	@echo "  cc   $<"
 	@$(CC) $(CFLAGS) -fno-lto -MMD -MP -MF $@.d -o $@ $< $(LDFLAGS) $(O)/libsherd.a $(LIBS)
 
+$(O)/sim/sim: $(SIM_OBJ) $(O)/libsherd.a
+	@echo "  link $@"
+	@$(CC) $(LDFLAGS) -fno-lto -o $@ $(SIM_OBJ) $(O)/libsherd.a $(LIBS)
+
 # A fuzz target twice: as a libFuzzer program (BUILD=fuzz), and with a main that replays its corpus, which needs no clang.
 $(O)/fuzzers/%: tests/fuzz/%.c $(O)/libsherd.a
 	@mkdir -p $(dir $@)
@@ -138,6 +145,11 @@ pytest: $(O)/sherd $(TOOLS)
 crash: packages-build $(O)/sherd
 	@SHERD_BIN=$(CURDIR)/$(O)/sherd $(PYTHON) tests/crash/crash.py $(ARGS)
 
+SEEDS ?= 1000
+FROM ?= 1
+sim: $(O)/sim/sim
+	@$(O)/sim/sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --from $(FROM)) $(ARGS)
+
 test: packages-build packages-python packages-test
 	@$(PYTHON) scripts/run-tests
 
@@ -145,7 +157,7 @@ check-all: packages-build packages-python packages-test packages-check
 	@$(PYTHON) scripts/run-tests --all
 
 # Everything that a test run of one flavour needs.
-test-build: $(O)/sherd $(TESTS) $(REPLAYS) $(TOOLS)
+test-build: $(O)/sherd $(TESTS) $(REPLAYS) $(TOOLS) $(O)/sim/sim
 
 fuzz-build: packages-check
 	@$(MAKE) --no-print-directory BUILD=fuzz fuzzers
@@ -211,7 +223,7 @@ packages-%:
 clean:
 	rm -rf build
 
-.PHONY: all run unit replay pytest lib shared-lib install-lib python wheel pytest-python test-engines crash test check-all test-build fuzz-build fuzzers tidy docs clean
+.PHONY: all run unit replay sim pytest lib shared-lib install-lib python wheel pytest-python test-engines crash test check-all test-build fuzz-build fuzzers tidy docs clean
 .DELETE_ON_ERROR:
 
 -include bench/bench.mk
