@@ -5,12 +5,14 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cli/cliargs.h"
 #include "cli/subcommand.h"
 #include "dump/dumpfile.h"
 #include "dump/rdbfile.h"
@@ -20,25 +22,13 @@
 #include "log/segment.h"
 #include "server/datadir.h"
 
-static const char help[] =
-    "usage: sherd dump info|verify|export PATH [--output FILE]\n"
-    "\n"
-    "  info     what a file is: shard, epoch, age, keys, bytes, compression, and whether it is in order\n"
-    "  verify   reads everything and checks every checksum; a line \"FILE: at byte N: what\" for each fault\n"
-    "  export   the keys as lines of JSON, to standard output or to FILE\n"
-    "\n"
-    "PATH is a dump (.dump), a segment of a log (.wal), a dump of Redis (.rdb), a data directory, or one of its layout folders.\n"
-    "Exporting a directory gives the keys that a server would have after a start on it: its newest good dump, then its log.\n"
-    "Exporting a segment gives the ops that are in it. Nothing on disk is ever changed; the directory may be in use.\n"
-    "\n"
-    "Exit status: 0 all is in order, 1 something is not or could not be read, 2 the command line is wrong.\n";
-
 enum verb { INFO, VERIFY, EXPORT, VERBS };
 static const char *const verbs[VERBS] = {"info", "verify", "export"};
 
 struct tool {
     enum verb verb;
-    const char *path, *output;
+    const char *path;
+    const char *output; /* NULL: standard output */
     int64_t now_ms;
     uint64_t files, faults;
     struct dumpexport export;
@@ -221,19 +211,56 @@ static bool do_directory(struct tool *t)
 
 /* ---- the command line */
 
+static const struct cliargs_option options[] = {
+    {"--output", CLIARGS_WORD, offsetof(struct tool, output), "FILE", "export: there, and not to standard output", NULL, 0, 0},
+};
+static const struct cliargs_group groups[] = {CLIARGS_GROUP(options, 0)};
+static const struct cliargs line = {.command = "dump", .help = "sherd dump --help", .groups = groups, .n_groups = 1};
+
+static int show_help(void)
+{
+    puts("usage: sherd dump info|verify|export PATH [--output FILE]\n"
+         "\n"
+         "  info     what a file is: shard, epoch, age, keys, bytes, compression, and whether it is in order\n"
+         "  verify   reads everything and checks every checksum; a line \"FILE: at byte N: what\" for each fault\n"
+         "  export   the keys as lines of JSON, to standard output or to FILE\n"
+         "\n"
+         "PATH is a dump (.dump), a segment of a log (.wal), a dump of Redis (.rdb), a data directory, or one of its layout folders.\n"
+         "Exporting a directory gives the keys that a server would have after a start on it: its newest good dump, then its log.\n"
+         "Exporting a segment gives the ops that are in it. Nothing on disk is ever changed; the directory may be in use.\n");
+    cliargs_help(&line, stdout);
+    puts("\nExit status: 0 all is in order, 1 something is not or could not be read, 2 the command line is wrong.");
+    return fflush(stdout) == 0 ? EXIT_WELL : EXIT_TROUBLE;
+}
+
+static bool find_verb(struct tool *t, const char *word)
+{
+    for (int i = 0; i < VERBS; i++) {
+        if (strcmp(word, verbs[i]) != 0) continue;
+        t->verb = (enum verb)i;
+        return true;
+    }
+    return cliargs_refuse(&line, "info, verify or export, not ", word);
+}
+
+/* The verb and the path. */
+static bool take_words(struct tool *t, const char **words, size_t n)
+{
+    if (n == 0) return cliargs_refuse(&line, "info, verify or export is needed", "");
+    if (!find_verb(t, words[0])) return false;
+    if (n != 2) return cliargs_refuse(&line, n == 1 ? "a path is missing" : "one path at a time, and not ", n == 1 ? "" : words[2]);
+    if (t->output && t->verb != EXPORT) return cliargs_refuse(&line, "--output is for export", "");
+    t->path = words[1];
+    return true;
+}
+
 static bool parse(struct tool *t, int argc, char **argv)
 {
-    int verb = -1;
-    for (int i = 0; argc && i < VERBS; i++)
-        if (strcmp(argv[0], verbs[i]) == 0) verb = i;
-    if (verb < 0) return false;
-    t->verb = (enum verb)verb;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--output") == 0 && i + 1 < argc && verb == EXPORT) t->output = argv[++i];
-        else if (argv[i][0] == '-' || t->path) return false;
-        else t->path = argv[i];
-    }
-    return t->path != NULL;
+    const char **words = mem_alloc(((size_t)argc + 1) * sizeof *words);
+    size_t n;
+    bool good = cliargs_read(&line, t, argc, argv, words, &n) && take_words(t, words, n);
+    mem_free(words);
+    return good;
 }
 
 static bool run(struct tool *t)
@@ -267,12 +294,8 @@ static void on_cut_file(int signal_number)
 int dumptool_run(int argc, char **argv)
 {
     struct tool t = {.now_ms = clock_unix_ms()};
-    for (int i = 0; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0) return fputs(help, stdout) >= 0 ? EXIT_WELL : EXIT_TROUBLE;
-    if (!parse(&t, argc, argv)) {
-        fputs(help, stderr);
-        return EXIT_USAGE;
-    }
+    if (cliargs_asks_help(argc, argv)) return show_help();
+    if (!parse(&t, argc, argv)) return EXIT_USAGE;
     signal(SIGBUS, on_cut_file);
     bool good = t.verb == EXPORT ? run_export(&t) : run(&t);
     if (t.verb == VERIFY) printf("%" PRIu64 " files, %" PRIu64 " faults\n", t.files, t.faults);

@@ -5,40 +5,19 @@
 
 #include <inttypes.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/num.h"
+#include "cli/cliargs.h"
 #include "cli/progress.h"
 #include "cli/subcommand.h"
 #include "io/file.h"
 #include "io/fileview.h"
 #include "store/image.h"
 #include "store/store.h"
-
-static const char help[] =
-    "usage: sherd import FILE (--data DIR [--workers N] | --to HOST:PORT [--user NAME] [--password TEXT]) [options]\n"
-    "\n"
-    "FILE is a dump.rdb of Redis 2.4 to 7.4.\n"
-    "\n"
-    "  --data DIR        into a data directory that is new or empty; no server may run on it\n"
-    "  --workers N       its shards; as many as a server with the same option has (0, the default: one per core)\n"
-    "  --to HOST:PORT    into a running server\n"
-    "  --user, --password   for AUTH; without --password the environment's REDISCLI_AUTH is used\n"
-    "  --replace         keys that the server has already are replaced\n"
-    "  --skip-existing   keys that the server has already stay as they are; without either they are an error\n"
-    "  --db N            only the keys of database N\n"
-    "  --into-db M       puts them into database M; needs --db\n"
-    "  --strict          stop, before anything is changed, if there is something that Sherd has no type for\n"
-    "\n"
-    "Keys whose time has run out are not imported. Streams, module data, function libraries and hashes with expiring fields are counted,\n"
-    "named and left out.\n"
-    "\n"
-    "Exit status: 0 everything was imported, 1 nothing or not all of it, for the reason given, 2 the command line is wrong,\n"
-    "3 everything but what was named as left out.\n";
 
 enum { KINDS_MAX = 8, NAMED_MAX = 20 };
 
@@ -175,36 +154,57 @@ static bool import_file(struct import *m, struct buf *error)
 
 /* ---- the command line */
 
-static bool parse_number(const char *text, int64_t max, int64_t *out) { return num_parse_i64(slice_str(text), out) && *out >= 0 && *out <= max; }
+#define AT(field) offsetof(struct import_options, field)
 
-/* An option with a value. False: it is none, or the value is wrong. */
-static bool parse_valued(struct import_options *o, const char *name, const char *value)
+static const struct cliargs_option options[] = {
+    {"--data", CLIARGS_WORD, AT(data), "DIR", "into a data directory that is new or empty; no server may run on it", NULL, 0, 0},
+    {"--workers", CLIARGS_U32, AT(workers), "N", "its shards; as many as a server with the same option has (0, the default: one per core)", NULL, 1024, 0},
+    {"--to", CLIARGS_WORD, AT(to), "HOST:PORT", "into a running server", NULL, 0, 0},
+    {"--replace", CLIARGS_FLAG, AT(replace), NULL, "keys that the server has already are replaced", NULL, 0, 0},
+    {"--skip-existing", CLIARGS_FLAG, AT(skip_existing), NULL, "keys that the server has already stay as they are; without either they are an error", NULL, 0, 0},
+    {"--db", CLIARGS_I64, AT(db), "N", "only the keys of database N", NULL, 0, 0},
+    {"--into-db", CLIARGS_I64, AT(into_db), "M", "puts them into database M; needs --db", NULL, STORE_DBS - 1, 0},
+    {"--strict", CLIARGS_FLAG, AT(strict), NULL, "stop, before anything is changed, if there is something that Sherd has no type for", NULL, 0, 0},
+};
+
+static const struct cliargs_group groups[] = {CLIARGS_GROUP(options, 0), CLIARGS_GROUP(cliargs_login, AT(login))};
+static const struct cliargs line = {.command = "import", .help = "sherd import --help", .groups = groups, .n_groups = sizeof groups / sizeof groups[0]};
+
+static int show_help(void)
 {
-    int64_t n;
-    if (!value) return false;
-    if (strcmp(name, "--data") == 0) o->data = value;
-    else if (strcmp(name, "--to") == 0) o->to = value;
-    else if (strcmp(name, "--user") == 0) o->user = value;
-    else if (strcmp(name, "--password") == 0) o->password = value;
-    else if (strcmp(name, "--db") == 0) return parse_number(value, INT64_MAX, &o->db);
-    else if (strcmp(name, "--into-db") == 0) return parse_number(value, STORE_DBS - 1, &o->into_db);
-    else if (strcmp(name, "--workers") == 0 && parse_number(value, 1024, &n)) o->workers = (uint32_t)n;
-    else return false;
+    puts("usage: sherd import FILE (--data DIR [--workers N] | --to HOST:PORT [--user NAME] [--password TEXT]) [options]\n"
+         "\n"
+         "FILE is a dump.rdb of Redis 2.4 to 7.4.\n");
+    cliargs_help(&line, stdout);
+    puts("\n"
+         "Keys whose time has run out are not imported. Streams, module data, function libraries and hashes with expiring fields are counted,\n"
+         "named and left out.\n"
+         "\n"
+         "Exit status: 0 everything was imported, 1 nothing or not all of it, for the reason given, 2 the command line is wrong,\n"
+         "3 everything but what was named as left out.");
+    return fflush(stdout) == 0 ? EXIT_WELL : EXIT_TROUBLE;
+}
+
+static bool check(const struct import_options *o)
+{
+    bool for_server = o->login.user || o->login.password || o->replace || o->skip_existing;
+    if (!o->data == !o->to) return cliargs_refuse(&line, "--data or --to is needed, one of them", "");
+    if (o->data && for_server) return cliargs_refuse(&line, "--user, --password, --replace and --skip-existing are for --to", "");
+    if (o->to && o->workers) return cliargs_refuse(&line, "--workers is for --data", "");
+    if (o->replace && o->skip_existing) return cliargs_refuse(&line, "--replace and --skip-existing exclude each other", "");
+    if (o->into_db >= 0 && o->db < 0) return cliargs_refuse(&line, "--into-db needs --db", "");
     return true;
 }
 
 static bool parse(struct import_options *o, int argc, char **argv)
 {
-    for (int i = 0; i < argc; i++) {
-        if (strcmp(argv[i], "--replace") == 0) o->replace = true;
-        else if (strcmp(argv[i], "--skip-existing") == 0) o->skip_existing = true;
-        else if (strcmp(argv[i], "--strict") == 0) o->strict = true;
-        else if (argv[i][0] != '-' && !o->file) o->file = argv[i];
-        else if (parse_valued(o, argv[i], i + 1 < argc ? argv[i + 1] : NULL)) i++;
-        else return false;
-    }
-    bool one_place = !o->data != !o->to, needs_server = o->user || o->password || o->replace || o->skip_existing;
-    return o->file && one_place && !(o->data && needs_server) && !(o->to && o->workers) && !(o->replace && o->skip_existing) && (o->into_db < 0 || o->db >= 0);
+    const char **words = mem_alloc(((size_t)argc + 1) * sizeof *words);
+    size_t n;
+    bool good = cliargs_read(&line, o, argc, argv, words, &n);
+    if (good && n != 1) good = cliargs_refuse(&line, n ? "one file at a time, and not " : "a file is missing", n ? words[1] : "");
+    if (good) o->file = words[0];
+    mem_free(words);
+    return good && check(o);
 }
 
 static uint32_t usable_cores(void)
@@ -218,14 +218,10 @@ int import_run(int argc, char **argv)
 {
     struct import m = {.o = {.db = -1, .into_db = -1}, .now_ms = clock_unix_ms()};
     struct buf error = {0};
-    for (int i = 0; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0) return fputs(help, stdout) >= 0 ? EXIT_WELL : EXIT_TROUBLE;
-    if (!parse(&m.o, argc, argv)) {
-        fputs(help, stderr);
-        return EXIT_USAGE;
-    }
+    if (cliargs_asks_help(argc, argv)) return show_help();
+    if (!parse(&m.o, argc, argv)) return EXIT_USAGE;
     if (m.o.workers == 0) m.o.workers = usable_cores();
-    if (!m.o.password) m.o.password = getenv("REDISCLI_AUTH");
+    m.o.login.password = cliargs_password(&m.o.login);
     bool done = false;
     int rc = fileview_open(&m.view, &file_disk, m.o.file);
     if (rc < 0) fprintf(stderr, "sherd: %s: %s\n", m.o.file, strerror(-rc));

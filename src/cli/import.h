@@ -4,13 +4,14 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "cli/cliargs.h"
 #include "dump/rdbfile.h"
 
 struct import_options {
     const char *file;
     const char *data;             /* the data directory, or NULL */
     const char *to;               /* host:port, or NULL */
-    const char *user, *password;  /* NULL: none */
+    struct cliargs_login login;
     int64_t db, into_db;          /* -1: all of them; each into its own */
     uint32_t workers;             /* shards of a new data directory */
     bool replace, skip_existing, strict;

@@ -195,11 +195,11 @@ static void release(struct import_sink *s)
 /* The first answer tells whether we may do anything here. */
 static int introduce(struct importnet *m, struct buf *error)
 {
-    if (m->options->password) {
-        begin_command(m, m->options->user ? 3 : 2, false, SLICE("AUTH"));
+    if (m->options->login.password) {
+        begin_command(m, m->options->login.user ? 3 : 2, false, SLICE("AUTH"));
         add_word(m, SLICE("AUTH"));
-        if (m->options->user) add_word(m, slice_str(m->options->user));
-        add_word(m, slice_str(m->options->password));
+        if (m->options->login.user) add_word(m, slice_str(m->options->login.user));
+        add_word(m, slice_str(m->options->login.password));
     }
     select_db(m, 0);
     return exchange(m, 0, error);

@@ -20,6 +20,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "cel/cel.h"
+#include "cli/cliargs.h"
 #include "cli/progress.h"
 #include "cli/subcommand.h"
 #include "object/object.h"
@@ -27,86 +28,61 @@
 #include "snapshot/inputnet.h"
 #include "store/store.h"
 
-enum { LIST_MAX = 1024, BAD_ROWS_SHOWN = 20, DRAW_MS = 100 };
-
-struct list {
-    const char *words[LIST_MAX];
-    size_t n;
-};
+enum { BAD_ROWS_SHOWN = 20, DRAW_MS = 100 };
 
 struct args {
     const char *to, *from;
     const char *key, *value, *cel, *tmp, *run_id, *separator;
-    struct list value_json, columns, tokens, inputs;
+    struct cliargs_list value_json, columns, tokens;
+    const char **inputs;
+    size_t n_inputs;
     bool has_tokens;
     bool infer, reuse, no_reuse, no_sidecars, skip_other_types;
     int encoding, format, bad_rows; /* places in the choices */
     bool has_encoding;
     uint64_t shards, max_keys, page_size, jobs, memory, db;
-    const char *user, *password;
+    struct cliargs_login login;
     struct object_options objects;
 };
 
 /* ---- the command line */
 
-enum kind { FLAG, WORD, NUMBER, BYTES, CHOICE, PAGE_SIZE, COMMAS, REPEATED };
-
-struct option {
-    const char *name;
-    enum kind kind;
-    size_t at, given; /* given: of a bool that says so; 0: nobody asks */
-    const char *help; /* NULL: not shown */
-    const char *const *choices;
-    uint64_t max;
-};
-
 static const char *const encodings[] = {"u64be", "u32be", "utf8", "raw", NULL};
 static const char *const formats[] = {"auto", "csv", "jsonl", "dump", "rdb", NULL};
 static const char *const treatments[] = {"fail", "skip", NULL};
-static const char *const styles[] = {"auto", "path", "virtual", NULL};
 
 #define AT(field) offsetof(struct args, field)
 
-static const struct option options[] = {
-    {"--to", WORD, AT(to), 0, "URL             where to publish: s3://bucket/prefix or file:///folder", NULL, 0},
-    {"--shards", NUMBER, AT(shards), 0, "N               so many shards, by hash of the key", NULL, BUILD_SHARDS_MAX},
-    {"--max-keys-per-shard", NUMBER, AT(max_keys), 0, "M               as many shards as it takes for M rows in each on average", NULL, UINT64_MAX},
-    {"--key-encoding", CHOICE, AT(encoding), AT(has_encoding), "ENC             u64be, u32be, utf8 or raw; default u64be, of dumps and servers raw", encodings, 0},
-    {"--key", WORD, AT(key), 0, "FIELD           the key; default \"key\"", NULL, 0},
-    {"--value", WORD, AT(value), 0, "FIELD           the value; default \"value\"", NULL, 0},
-    {"--value-json", COMMAS, AT(value_json), 0, "F1,F2           the value is a JSON object of these fields", NULL, 0},
-    {"--cel", WORD, AT(cel), 0, "EXPR            shards by a CEL expression: its result is the shard, or a routing value", NULL, 0},
-    {"--cel-column", REPEATED, AT(columns), 0, "NAME:TYPE       a field that the expression uses: int, uint, double, bool, string, bytes; may be repeated", NULL, 0},
-    {"--routing-values", COMMAS, AT(tokens), AT(has_tokens), "A,B,C           results of the expression: the first is shard 0", NULL, 0},
-    {"--infer-routing-values", FLAG, AT(infer), 0, "                the routing values are all results that occur, sorted", NULL, 0},
-    {"--page-size", PAGE_SIZE, AT(page_size), 0, "SIZE            auto, or 4096 to 65536; default auto", NULL, 0},
-    {"--jobs", NUMBER, AT(jobs), 0, "J               threads; default one per processor", NULL, 1024},
-    {"--memory", BYTES, AT(memory), 0, "BYTES           for sorting; default 256mb", NULL, 0},
-    {"--tmp", WORD, AT(tmp), 0, "DIR             for temporary files; default TMPDIR, then /tmp", NULL, 0},
-    {"--format", CHOICE, AT(format), 0, "FORMAT          of the inputs: csv, jsonl, dump or rdb; default by name, then by content", formats, 0},
-    {"--separator", WORD, AT(separator), 0, "C               of CSV; default a comma, of .tsv files a tab", NULL, 0},
-    {"--bad-rows", CHOICE, AT(bad_rows), 0, "fail|skip       a row that is not in order ends the build (default), or is told and left out", treatments, 0},
-    {"--from", WORD, AT(from), 0, "HOST:PORT       the string keys of a running Sherd, as they are at one moment; of any other server, by SCAN, not at one", NULL, 0},
-    {"--user", WORD, AT(user), 0, "NAME            for AUTH", NULL, 0},
-    {"--password", WORD, AT(password), 0, "TEXT            for AUTH; else REDISCLI_AUTH", NULL, 0},
-    {"--db", NUMBER, AT(db), 0, "N               database of dumps and servers; default 0", NULL, STORE_DBS - 1},
-    {"--skip-other-types", FLAG, AT(skip_other_types), 0, "                keys that are no strings are left out; else they are bad rows", NULL, 0},
-    {"--reuse", FLAG, AT(reuse), 0, NULL, NULL, 0},
-    {"--no-reuse", FLAG, AT(no_reuse), 0, "                upload shards that are unchanged since the snapshot before too", NULL, 0},
-    {"--no-sidecars", FLAG, AT(no_sidecars), 0, "                without the small files that make ranged reads fast", NULL, 0},
-    {"--run-id", WORD, AT(run_id), 0, "ID              default a random one", NULL, 0},
-    {"--endpoint", WORD, AT(objects.endpoint), 0, "URL             of the S3 store; else AWS_ENDPOINT_URL", NULL, 0},
-    {"--region", WORD, AT(objects.region), 0, "NAME            else AWS_REGION", NULL, 0},
-    {"--access-key", WORD, AT(objects.access_key), 0, "KEY             else AWS_ACCESS_KEY_ID, then the AWS files", NULL, 0},
-    {"--secret-key", WORD, AT(objects.secret_key), 0, "KEY             else AWS_SECRET_ACCESS_KEY", NULL, 0},
-    {"--session-token", WORD, AT(objects.session_token), 0, "TOKEN           else AWS_SESSION_TOKEN", NULL, 0},
-    {"--profile", WORD, AT(objects.profile), 0, "NAME            of the AWS files", NULL, 0},
-    {"--ca-file", WORD, AT(objects.ca_file), 0, "FILE            certificates to trust", NULL, 0},
-    {"--style", CHOICE, AT(objects.style), 0, "STYLE           of addressing: auto, path or virtual", styles, 0},
-    {"--anonymous", FLAG, AT(objects.anonymous), 0, "                requests are not signed", NULL, 0},
-    {"--insecure", FLAG, AT(objects.insecure_tls), 0, "                certificates are not checked", NULL, 0},
+static const struct cliargs_option options[] = {
+    {"--to", CLIARGS_WORD, AT(to), "URL", "where to publish: s3://bucket/prefix or file:///folder", NULL, 0, 0},
+    {"--shards", CLIARGS_U64, AT(shards), "N", "so many shards, by hash of the key", NULL, BUILD_SHARDS_MAX, 0},
+    {"--max-keys-per-shard", CLIARGS_U64, AT(max_keys), "M", "as many shards as it takes for M rows in each on average", NULL, 0, 0},
+    {"--key-encoding", CLIARGS_CHOICE, AT(encoding), "ENC", "u64be, u32be, utf8 or raw; default u64be, of dumps and servers raw", encodings, 0, AT(has_encoding)},
+    {"--key", CLIARGS_WORD, AT(key), "FIELD", "the key; default \"key\"", NULL, 0, 0},
+    {"--value", CLIARGS_WORD, AT(value), "FIELD", "the value; default \"value\"", NULL, 0, 0},
+    {"--value-json", CLIARGS_COMMAS, AT(value_json), "F1,F2", "the value is a JSON object of these fields", NULL, 0, 0},
+    {"--cel", CLIARGS_WORD, AT(cel), "EXPR", "shards by a CEL expression: its result is the shard, or a routing value", NULL, 0, 0},
+    {"--cel-column", CLIARGS_REPEATED, AT(columns), "NAME:TYPE", "a field that the expression uses: int, uint, double, bool, string, bytes; may be repeated", NULL, 0, 0},
+    {"--routing-values", CLIARGS_COMMAS, AT(tokens), "A,B,C", "results of the expression: the first is shard 0", NULL, 0, AT(has_tokens)},
+    {"--infer-routing-values", CLIARGS_FLAG, AT(infer), NULL, "the routing values are all results that occur, sorted", NULL, 0, 0},
+    {"--page-size", CLIARGS_AUTO, AT(page_size), "SIZE", "auto, or 4096 to 65536; default auto", NULL, 65536, 0},
+    {"--jobs", CLIARGS_U64, AT(jobs), "J", "threads; default one per processor", NULL, 1024, 0},
+    {"--memory", CLIARGS_BYTES, AT(memory), "BYTES", "for sorting; default 256mb", NULL, 0, 0},
+    {"--tmp", CLIARGS_WORD, AT(tmp), "DIR", "for temporary files; default TMPDIR, then /tmp", NULL, 0, 0},
+    {"--format", CLIARGS_CHOICE, AT(format), "FORMAT", "of the inputs: csv, jsonl, dump or rdb; default by name, then by content", formats, 0, 0},
+    {"--separator", CLIARGS_WORD, AT(separator), "C", "of CSV; default a comma, of .tsv files a tab", NULL, 0, 0},
+    {"--bad-rows", CLIARGS_CHOICE, AT(bad_rows), "fail|skip", "a row that is not in order ends the build (default), or is told and left out", treatments, 0, 0},
+    {"--from", CLIARGS_WORD, AT(from), "HOST:PORT", "the string keys of a running Sherd, as they are at one moment; of any other server, by SCAN, not at one", NULL, 0, 0},
+    {"--db", CLIARGS_U64, AT(db), "N", "database of dumps and servers; default 0", NULL, STORE_DBS - 1, 0},
+    {"--skip-other-types", CLIARGS_FLAG, AT(skip_other_types), NULL, "keys that are no strings are left out; else they are bad rows", NULL, 0, 0},
+    {"--reuse", CLIARGS_FLAG, AT(reuse), NULL, "shards that are unchanged since the snapshot before are not uploaded again: the default", NULL, 0, 0},
+    {"--no-reuse", CLIARGS_FLAG, AT(no_reuse), NULL, "all shards are uploaded", NULL, 0, 0},
+    {"--no-sidecars", CLIARGS_FLAG, AT(no_sidecars), NULL, "without the small files that make ranged reads fast", NULL, 0, 0},
+    {"--run-id", CLIARGS_WORD, AT(run_id), "ID", "default a random one", NULL, 0, 0},
 };
-enum { N_OPTIONS = sizeof options / sizeof options[0] };
+
+static const struct cliargs_group groups[] = {CLIARGS_GROUP(options, 0), CLIARGS_GROUP(cliargs_login, AT(login)), CLIARGS_GROUP(cliargs_s3, AT(objects))};
+static const struct cliargs line = {.command = "snapshot build", .help = "sherd snapshot build --help", .groups = groups, .n_groups = sizeof groups / sizeof groups[0]};
 
 static int show_help(void)
 {
@@ -114,91 +90,20 @@ static int show_help(void)
          "\n"
          "INPUT is a CSV file with a header, a file of JSON lines, a dump of Sherd (.dump) or of Redis (.rdb), a data directory, or - for standard\n"
          "input. Of rows with the same key the last one counts. The result is one line of JSON.\n");
-    for (size_t i = 0; i < N_OPTIONS; i++)
-        if (options[i].help) printf("  %-22s %s\n", options[i].name, options[i].help);
+    cliargs_help(&line, stdout);
     puts("\nExit status: 0 published, 1 not, for the reason given, 2 the command line is wrong, 3 published without the rows that were named.");
     return fflush(stdout) == 0 ? EXIT_WELL : EXIT_TROUBLE;
 }
 
-static bool add_word(struct list *l, const char *word)
-{
-    if (l->n == LIST_MAX) return false;
-    l->words[l->n++] = word;
-    return true;
-}
+static bool usage(const char *what, const char *word) { return cliargs_refuse(&line, what, word); }
 
-static bool add_words(struct list *l, char *words)
-{
-    for (char *comma; (comma = strchr(words, ',')); words = comma + 1) {
-        *comma = '\0';
-        if (!add_word(l, words)) return false;
-    }
-    return add_word(l, words);
-}
-
-static bool set_choice(const struct option *o, const char *word, int *to)
-{
-    for (int i = 0; o->choices[i]; i++) {
-        if (strcmp(o->choices[i], word) != 0) continue;
-        *to = i;
-        return true;
-    }
-    return false;
-}
-
-static bool set_option(struct args *a, const struct option *o, char *word)
-{
-    void *to = (char *)a + o->at;
-    if (o->given) *(bool *)((char *)a + o->given) = true;
-    switch (o->kind) {
-    case FLAG: *(bool *)to = true; return true;
-    case WORD: *(const char **)to = word; return true;
-    case NUMBER: return num_parse_u64(slice_str(word), to) && *(uint64_t *)to <= o->max;
-    case BYTES: return num_parse_bytes(slice_str(word), to);
-    case CHOICE: return set_choice(o, word, to);
-    case COMMAS: return add_words(to, word);
-    case REPEATED: return add_word(to, word);
-    default: return strcmp(word, "auto") == 0 || (num_parse_u64(slice_str(word), to) && *(uint64_t *)to <= 65536 && *(uint64_t *)to > 0);
-    }
-}
-
-static const struct option *find_option(const char *name)
-{
-    for (size_t i = 0; i < N_OPTIONS; i++)
-        if (strcmp(options[i].name, name) == 0) return &options[i];
-    return NULL;
-}
-
-static bool usage(const char *what, const char *word)
-{
-    fprintf(stderr, "sherd: snapshot build: %s%s; see `sherd snapshot build --help`\n", what, word);
-    return false;
-}
-
-/* One word, or an option with its value, "--x y" or "--x=y". */
-static bool read_word(struct args *a, int argc, char **argv, int *i)
-{
-    char *word = argv[(*i)++], *value = NULL;
-    if (word[0] != '-' || word[1] == '\0') return add_word(&a->inputs, word) || usage("too many inputs", "");
-    char *equals = strchr(word, '=');
-    if (equals) {
-        *equals = '\0';
-        value = equals + 1;
-    }
-    const struct option *o = find_option(word);
-    if (!o) return usage("unknown option ", word);
-    if (o->kind != FLAG && !value && *i < argc) value = argv[(*i)++];
-    if ((o->kind != FLAG) != (value != NULL)) return usage("a value is missing or too many with ", word);
-    return set_option(a, o, value) || usage("a wrong value for ", word);
-}
-
+/* a->inputs has room for argc. */
 static bool read_args(struct args *a, int argc, char **argv)
 {
-    for (int i = 0; i < argc;)
-        if (!read_word(a, argc, argv, &i)) return false;
+    if (!cliargs_read(&line, a, argc, argv, a->inputs, &a->n_inputs)) return false;
     if (!a->to) return usage("--to is missing", "");
-    if (a->from && a->inputs.n) return usage("--from and inputs exclude each other", "");
-    if (!a->from && !a->inputs.n) return usage("an input is missing; - is standard input", "");
+    if (a->from && a->n_inputs) return usage("--from and inputs exclude each other", "");
+    if (!a->from && !a->n_inputs) return usage("an input is missing; - is standard input", "");
     if (a->value && a->value_json.n) return usage("--value and --value-json exclude each other", "");
     if (a->cel && !a->columns.n) return usage("--cel needs --cel-column for what it uses", "");
     if (!a->cel && (a->columns.n || a->has_tokens || a->infer)) return usage("--cel-column and routing values are for --cel", "");
@@ -217,10 +122,10 @@ struct task {
     struct input_options input_options;
     struct inputnet_server server;
     enum inputnet_way way; /* of --from */
-    struct router_column columns[LIST_MAX];
-    const char *wanted[LIST_MAX]; /* columns that rows must bring */
-    int64_t ints[LIST_MAX];
-    struct slice texts[LIST_MAX];
+    struct router_column columns[CLIARGS_LIST_MAX];
+    const char *wanted[CLIARGS_LIST_MAX]; /* columns that rows must bring */
+    int64_t ints[CLIARGS_LIST_MAX];
+    struct slice texts[CLIARGS_LIST_MAX];
     struct router_cel cel;
     struct object_store *store;
     struct input *input;
@@ -253,7 +158,7 @@ static bool set_fields(struct task *t)
 /* "name:type"; the words are cut there. */
 static bool set_columns(struct task *t)
 {
-    struct list *l = &t->args->columns;
+    struct cliargs_list *l = &t->args->columns;
     for (size_t i = 0; i < l->n; i++) {
         char *colon = strrchr((char *)(uintptr_t)l->words[i], ':');
         if (!colon || colon == l->words[i]) return usage("--cel-column is NAME:TYPE, not ", l->words[i]);
@@ -266,7 +171,7 @@ static bool set_columns(struct task *t)
 /* Whether the expression gives integers: then routing values are integers. */
 static bool gives_integers(const struct task *t)
 {
-    struct cel_variable variables[LIST_MAX];
+    struct cel_variable variables[CLIARGS_LIST_MAX];
     struct cel_error why;
     for (uint32_t i = 0; i < t->cel.n_columns; i++) variables[i] = (struct cel_variable){t->columns[i].name, t->columns[i].type};
     struct cel_program *p = cel_compile(&(struct cel_env){.variables = variables, .count = t->cel.n_columns}, t->cel.expr, &why);
@@ -277,7 +182,7 @@ static bool gives_integers(const struct task *t)
 
 static bool set_tokens(struct task *t)
 {
-    const struct list *l = &t->args->tokens;
+    const struct cliargs_list *l = &t->args->tokens;
     bool ints = gives_integers(t);
     t->cel.tokens = ints ? ROUTER_TOKENS_INT : ROUTER_TOKENS_TEXT;
     t->cel.ints = t->ints;
@@ -301,10 +206,10 @@ static bool set_cel(struct task *t)
 
 static enum snapkey_encoding default_encoding(const struct task *t)
 {
-    const struct list *in = &t->args->inputs;
-    if (t->args->from || t->args->format == INPUT_DUMP || t->args->format == INPUT_RDB) return SNAPKEY_RAW;
-    for (size_t i = 0; i < in->n; i++)
-        if (input_is_dump(in->words[i])) return SNAPKEY_RAW;
+    const struct args *a = t->args;
+    if (a->from || a->format == INPUT_DUMP || a->format == INPUT_RDB) return SNAPKEY_RAW;
+    for (size_t i = 0; i < a->n_inputs; i++)
+        if (input_is_dump(a->inputs[i])) return SNAPKEY_RAW;
     return SNAPKEY_U64BE;
 }
 
@@ -339,10 +244,10 @@ static void set_build(struct task *t)
 /* A misspelled file shows before anything is begun. */
 static bool check_inputs(struct task *t)
 {
-    const struct list *in = &t->args->inputs;
-    for (size_t i = 0; i < in->n; i++) {
-        if (strcmp(in->words[i], "-") == 0 || access(in->words[i], R_OK) == 0) continue;
-        fprintf(stderr, "sherd: %s: %s\n", in->words[i], strerror(errno));
+    const struct args *a = t->args;
+    for (size_t i = 0; i < a->n_inputs; i++) {
+        if (strcmp(a->inputs[i], "-") == 0 || access(a->inputs[i], R_OK) == 0) continue;
+        fprintf(stderr, "sherd: %s: %s\n", a->inputs[i], strerror(errno));
         return false;
     }
     return true;
@@ -363,8 +268,8 @@ static bool open_all(struct task *t)
         fprintf(stderr, "sherd: %s: %s\n", a->to, why);
         return false;
     }
-    t->server = (struct inputnet_server){.address = a->from, .user = a->user, .password = a->password ? a->password : getenv("REDISCLI_AUTH")};
-    t->input = a->from ? inputnet_open(&t->server, &t->input_options, &t->way, &t->error) : input_chain(a->inputs.words, a->inputs.n, &t->input_options);
+    t->server = (struct inputnet_server){.address = a->from, .user = a->login.user, .password = cliargs_password(&a->login)};
+    t->input = a->from ? inputnet_open(&t->server, &t->input_options, &t->way, &t->error) : input_chain(a->inputs, a->n_inputs, &t->input_options);
     if (!t->input) fprintf(stderr, "sherd: %.*s\n", (int)t->error.len, t->error.p);
     else if (a->from) tell_way(t);
     t->build.store = t->store;
@@ -472,9 +377,9 @@ static int run(struct task *t)
 
 int snapshot_build_run(int argc, char **argv)
 {
-    for (int i = 0; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0) return show_help();
+    if (cliargs_asks_help(argc, argv)) return show_help();
     struct args *a = mem_zalloc(sizeof *a);
+    a->inputs = mem_alloc(((size_t)argc + 1) * sizeof *a->inputs);
     struct task *t = mem_zalloc(sizeof *t);
     t->args = a;
     t->build.on_bad_row = on_bad_row;
@@ -491,6 +396,7 @@ int snapshot_build_run(int argc, char **argv)
     buf_fini(&t->error);
     pthread_mutex_destroy(&t->lock);
     mem_free(t);
+    mem_free(a->inputs);
     mem_free(a);
     return code;
 }

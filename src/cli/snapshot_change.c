@@ -160,7 +160,7 @@ int snapread_verify(struct snapread *r)
     if (rc < 0) {
         code = fail(r, "verify", rc, &why);
     } else {
-        struct verify_options o = {.shallow = r->args->shallow, .objects = &r->objects};
+        struct verify_options o = {.shallow = r->args->shallow, .objects = &r->args->objects};
         t.shards = json_array();
         rc = verify_snapshot(store, NULL, m, &o, note_shard, &t);
         code = snapread_show(r, json_pack("{s:s, s:s, s:b, s:o}", "op", "verify", "manifest_ref", ref.p, "ok", rc == 0, "shards", t.shards), verify_text);

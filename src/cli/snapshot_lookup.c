@@ -46,7 +46,7 @@ static int one_key(struct snapread *r, const char *op, struct sherd_key *key)
 
 static const struct sherd_context *context_of(const struct snapread *r, struct sherd_context *c)
 {
-    *c = (struct sherd_context){.names = r->args->names, .values = r->args->values, .n = r->args->n_context};
+    *c = (struct sherd_context){.names = r->args->context.names, .values = r->args->context.values, .n = r->args->context.n};
     return c;
 }
 

@@ -1,12 +1,11 @@
 /* sherd snapshot: options and the table of commands that look at what is published. */
 #include "cli/snapshot_read.h"
 
-#include <stdlib.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "base/num.h"
 #include "cli/subcommand.h"
 
 /* ---- commands */
@@ -49,180 +48,58 @@ static const struct command *find_command(const char *name, enum where where)
 
 /* ---- options */
 
-enum { FLAG, WORD, NUMBER, BYTES, SECONDS, AGE, CHOICE, CONTEXT };
-
-struct option {
-    const char *name;
-    int kind;
-    size_t at;        /* in struct snapread_args */
-    size_t given;     /* a bool that notes that it was given; 0: none */
-    const char *help; /* "VALUE text" */
-    const char *const *choices;
-};
-
 static const char *const outputs[] = {"text", "table", "json", "jsonl", NULL};
 static const char *const encodings[] = {"usual", "base64", "hex", "utf8", "raw", NULL};
 static const char *const modes[] = {"auto", "download", "range", NULL};
-static const char *const styles[] = {"auto", "path", "virtual", NULL};
 
 #define AT(field) offsetof(struct snapread_args, field)
 
-static const struct option options[] = {
-    {"--output", CHOICE, AT(output), 0, "FORMAT     text, table, json or jsonl", outputs},
-    {"--value-encoding", CHOICE, AT(encoding), 0, "ENC        base64, hex, utf8 or raw; usual: raw as text, else base64", encodings},
-    {"--ref", WORD, AT(reader.pin.ref), 0, "REF        read the snapshot of this manifest: URL, or key below the prefix", NULL},
-    {"--run-id", WORD, AT(reader.pin.run_id), 0, "ID         read the newest snapshot of this run", NULL},
-    {"--offset", NUMBER, AT(reader.pin.offset), AT(reader.pin.by_offset), "N          read the N-th newest snapshot; 0 is the newest", NULL},
-    {"--routing-context", CONTEXT, 0, 0, "NAME=VALUE a column of the routing expression; may be repeated", NULL},
-    {"--mode", CHOICE, AT(reader.mode), 0, "MODE       auto, download or range", modes},
-    {"--cache", WORD, AT(reader.cache_dir), 0, "DIR        where downloads are kept; default ~/.cache/sherd/snapshots", NULL},
-    {"--cache-bytes", BYTES, AT(reader.cache_bytes), 0, "BYTES      of unused downloads at most: default 16gb", NULL},
-    {"--page-cache", BYTES, AT(reader.page_cache_bytes), 0, "BYTES      memory for ranged reads: default 64mb", NULL},
-    {"--auto-shard-bytes", BYTES, AT(reader.auto_shard_bytes), 0, "BYTES      auto reads by ranges if a shard is so large: default 16mb", NULL},
-    {"--auto-total-bytes", BYTES, AT(reader.auto_total_bytes), 0, "BYTES      ... or all together: default 2gb", NULL},
-    {"--parallel", NUMBER, AT(reader.parallel), 0, "N          requests at once: default 8", NULL},
-    {"--strict", FLAG, AT(strict), 0, "           exit status 1 if a key is missing", NULL},
-    {"--prefix", WORD, AT(prefix), 0, "TEXT       scan: keys that begin so", NULL},
-    {"--start", WORD, AT(start), 0, "KEY        scan: from this key on", NULL},
-    {"--after", WORD, AT(after), 0, "KEY        scan: behind this key", NULL},
-    {"--end", WORD, AT(end), 0, "KEY        scan: up to this key, without it", NULL},
-    {"--limit", NUMBER, AT(limit), AT(has_limit), "N          scan, history: at most so many", NULL},
-    {"--shard", NUMBER, AT(shard), AT(has_shard), "N          scan: only this shard", NULL},
-    {"--reverse", FLAG, AT(reverse), 0, "           scan: from the end", NULL},
-    {"--keys-only", FLAG, AT(keys_only), 0, "           scan: without values", NULL},
-    {"--staleness-threshold", SECONDS, AT(staleness_seconds), 0, "SECONDS    health: a snapshot that is older is degraded", NULL},
-    {"--dry-run", FLAG, AT(dry_run), 0, "           cleanup: says what it would delete", NULL},
-    {"--keep-last", NUMBER, AT(keep_last), 0, "N          cleanup: keeps the newest N snapshots, deletes older ones", NULL},
-    {"--older-than", AGE, AT(older_than_us), 0, "AGE        cleanup: deletes only snapshots older than 30m, 24h, 7d", NULL},
-    {"--orphan-age", AGE, AT(orphan_age_us), 0, "AGE        cleanup: shards that belong to nothing go after this: default 1d", NULL},
-    {"--shallow", FLAG, AT(shallow), 0, "           verify: existence and size only", NULL},
-    {"--latest", FLAG, AT(latest), 0, "           use: what is current, and follow it", NULL},
-    {"--endpoint", WORD, AT(reader.endpoint), 0, "URL        of the S3 store; else AWS_ENDPOINT_URL", NULL},
-    {"--region", WORD, AT(reader.region), 0, "NAME       else AWS_REGION", NULL},
-    {"--access-key", WORD, AT(reader.access_key), 0, "KEY        else AWS_ACCESS_KEY_ID, then the AWS files", NULL},
-    {"--secret-key", WORD, AT(reader.secret_key), 0, "KEY        else AWS_SECRET_ACCESS_KEY", NULL},
-    {"--session-token", WORD, AT(reader.session_token), 0, "TOKEN      else AWS_SESSION_TOKEN", NULL},
-    {"--profile", WORD, AT(reader.profile), 0, "NAME       of the AWS files", NULL},
-    {"--ca-file", WORD, AT(reader.ca_file), 0, "FILE       certificates to trust", NULL},
-    {"--style", CHOICE, AT(reader.path_style), 0, "STYLE      of addressing: auto, path or virtual", styles},
-    {"--anonymous", FLAG, AT(reader.anonymous), 0, "           requests are not signed", NULL},
-    {"--insecure", FLAG, AT(reader.insecure_tls), 0, "           certificates are not checked", NULL},
+static const struct cliargs_option options[] = {
+    {"--output", CLIARGS_CHOICE, AT(output), "FORMAT", "text, table, json or jsonl", outputs, 0, 0},
+    {"--value-encoding", CLIARGS_CHOICE, AT(encoding), "ENC", "base64, hex, utf8 or raw; usual: raw as text, else base64", encodings, 0, 0},
+    {"--ref", CLIARGS_WORD, AT(reader.pin.ref), "REF", "read the snapshot of this manifest: URL, or key below the prefix", NULL, 0, 0},
+    {"--run-id", CLIARGS_WORD, AT(reader.pin.run_id), "ID", "read the newest snapshot of this run", NULL, 0, 0},
+    {"--offset", CLIARGS_U32, AT(reader.pin.offset), "N", "read the N-th newest snapshot; 0 is the newest", NULL, 0, AT(reader.pin.by_offset)},
+    {"--routing-context", CLIARGS_PAIRS, AT(context), "NAME=VALUE", "a column of the routing expression; may be repeated", NULL, 0, 0},
+    {"--mode", CLIARGS_CHOICE, AT(reader.mode), "MODE", "auto, download or range", modes, 0, 0},
+    {"--cache", CLIARGS_WORD, AT(reader.cache_dir), "DIR", "where downloads are kept; default ~/.cache/sherd/snapshots", NULL, 0, 0},
+    {"--cache-bytes", CLIARGS_BYTES, AT(reader.cache_bytes), "BYTES", "of unused downloads at most: default 16gb", NULL, 0, 0},
+    {"--page-cache", CLIARGS_BYTES, AT(reader.page_cache_bytes), "BYTES", "memory for ranged reads: default 64mb", NULL, 0, 0},
+    {"--auto-shard-bytes", CLIARGS_BYTES, AT(reader.auto_shard_bytes), "BYTES", "auto reads by ranges if a shard is so large: default 16mb", NULL, 0, 0},
+    {"--auto-total-bytes", CLIARGS_BYTES, AT(reader.auto_total_bytes), "BYTES", "... or all together: default 2gb", NULL, 0, 0},
+    {"--parallel", CLIARGS_U32, AT(reader.parallel), "N", "requests at once: default 8", NULL, 0, 0},
+    {"--strict", CLIARGS_FLAG, AT(strict), NULL, "exit status 1 if a key is missing", NULL, 0, 0},
+    {"--prefix", CLIARGS_WORD, AT(prefix), "TEXT", "scan: keys that begin so", NULL, 0, 0},
+    {"--start", CLIARGS_WORD, AT(start), "KEY", "scan: from this key on", NULL, 0, 0},
+    {"--after", CLIARGS_WORD, AT(after), "KEY", "scan: behind this key", NULL, 0, 0},
+    {"--end", CLIARGS_WORD, AT(end), "KEY", "scan: up to this key, without it", NULL, 0, 0},
+    {"--limit", CLIARGS_U64, AT(limit), "N", "scan, history: at most so many", NULL, 0, AT(has_limit)},
+    {"--shard", CLIARGS_U64, AT(shard), "N", "scan: only this shard", NULL, UINT32_MAX, AT(has_shard)},
+    {"--reverse", CLIARGS_FLAG, AT(reverse), NULL, "scan: from the end", NULL, 0, 0},
+    {"--keys-only", CLIARGS_FLAG, AT(keys_only), NULL, "scan: without values", NULL, 0, 0},
+    {"--staleness-threshold", CLIARGS_SECONDS, AT(staleness_seconds), "SECONDS", "health: a snapshot that is older is degraded", NULL, 0, 0},
+    {"--dry-run", CLIARGS_FLAG, AT(dry_run), NULL, "cleanup: says what it would delete", NULL, 0, 0},
+    {"--keep-last", CLIARGS_U64, AT(keep_last), "N", "cleanup: keeps the newest N snapshots, deletes older ones", NULL, UINT32_MAX, 0},
+    {"--older-than", CLIARGS_AGE, AT(older_than_us), "AGE", "cleanup: deletes only snapshots older than 30m, 24h, 7d", NULL, 0, 0},
+    {"--orphan-age", CLIARGS_AGE, AT(orphan_age_us), "AGE", "cleanup: shards that belong to nothing go after this: default 1d", NULL, 0, 0},
+    {"--shallow", CLIARGS_FLAG, AT(shallow), NULL, "verify: existence and size only", NULL, 0, 0},
+    {"--latest", CLIARGS_FLAG, AT(latest), NULL, "use: what is current, and follow it", NULL, 0, 0},
 };
-enum { N_OPTIONS = sizeof options / sizeof options[0] };
 
-static bool read_age(const char *word, int64_t *us)
+static const struct cliargs_group groups[] = {CLIARGS_GROUP(options, 0), CLIARGS_GROUP(cliargs_s3, AT(objects))};
+
+static struct cliargs line_of(const char *command, const char *help)
 {
-    char *end;
-    double v = strtod(word, &end);
-    double unit = strcmp(end, "s") == 0 ? 1 : strcmp(end, "m") == 0 ? 60 : strcmp(end, "h") == 0 ? 3600 : strcmp(end, "d") == 0 ? 86400 : 0;
-    if (end == word || unit == 0 || !(v >= 0) || v * unit > 1e10) return false;
-    *us = (int64_t)(v * unit * 1e6);
-    return true;
+    return (struct cliargs){.command = command, .help = help, .groups = groups, .n_groups = sizeof groups / sizeof groups[0], .dash_is_word = true};
 }
 
-static bool read_choice(const struct option *o, const char *word, void *to)
+/* words has room for argc. */
+static bool read_args(struct snapread_args *a, const struct cliargs *line, int argc, char **argv)
 {
-    for (int i = 0; o->choices[i]; i++) {
-        if (strcmp(o->choices[i], word) != 0) continue;
-        *(int *)to = i;
-        return true;
-    }
-    return false;
-}
-
-static bool read_context(struct snapread_args *a, char *word)
-{
-    char *equals = strchr(word, '=');
-    if (!equals || equals == word || a->n_context == SNAPREAD_CONTEXT_MAX) return false;
-    *equals = 0;
-    a->names[a->n_context] = word;
-    a->values[a->n_context++] = equals + 1;
-    return true;
-}
-
-static bool read_number(struct snapread_args *a, const struct option *o, const char *word, void *to)
-{
-    uint64_t v;
-    if (!num_parse_u64(slice_str(word), &v)) return false;
-    bool is_narrow = o->at == AT(reader.pin.offset) || o->at == AT(reader.parallel);
-    if (v > UINT32_MAX && (is_narrow || o->at == AT(shard) || o->at == AT(keep_last))) return false;
-    if (is_narrow)
-        *(uint32_t *)to = (uint32_t)v;
-    else
-        *(uint64_t *)to = v;
-    if (o->given) *(bool *)((char *)a + o->given) = true;
-    return true;
-}
-
-static bool read_seconds(const char *word, double *to)
-{
-    char *end;
-    *to = strtod(word, &end);
-    return end != word && *end == 0 && *to >= 0;
-}
-
-static bool set_option(struct snapread_args *a, const struct option *o, char *word)
-{
-    void *to = (char *)a + o->at;
-    switch (o->kind) {
-    case FLAG: *(bool *)to = true; return true;
-    case WORD: *(const char **)to = word; return true;
-    case NUMBER: return read_number(a, o, word, to);
-    case BYTES: return num_parse_bytes(slice_str(word), to);
-    case SECONDS: return read_seconds(word, to);
-    case AGE: return read_age(word, to);
-    case CHOICE: return read_choice(o, word, to);
-    default: return read_context(a, word);
-    }
-}
-
-static const struct option *find_option(const char *name)
-{
-    for (size_t i = 0; i < N_OPTIONS; i++)
-        if (strcmp(options[i].name, name) == 0) return &options[i];
-    return NULL;
-}
-
-/* One word, or an option and its value ("--x y" or "--x=y"); moves *i on. False: it was told what is wrong. */
-static bool read_word(struct snapread_args *a, const char *command, int argc, char **argv, int *i)
-{
-    char *word = argv[(*i)++], *value = NULL;
-    if (strncmp(word, "--", 2) != 0) {
-        a->words[a->n_words++] = word;
-        return true;
-    }
-    char *equals = strchr(word, '=');
-    if (equals) {
-        *equals = 0;
-        value = equals + 1;
-    }
-    const struct option *o = find_option(word);
-    if (!o) {
-        fprintf(stderr, "sherd: %s: unknown option %s\n", command, word);
-        return false;
-    }
-    if (o->kind != FLAG && !value && *i < argc) value = argv[(*i)++];
-    if ((o->kind != FLAG) != (value != NULL) || !set_option(a, o, value)) {
-        fprintf(stderr, "sherd: %s: %s%s%s is not right\n", command, word, value ? " " : "", value ? value : "");
-        return false;
-    }
-    return true;
-}
-
-/* words has room for argc. "--" ends the options: what follows are keys, even if they begin so. */
-static bool read_args(struct snapread_args *a, const char *command, int argc, char **argv)
-{
-    for (int i = 0; i < argc;) {
-        if (strcmp(argv[i], "--") == 0) {
-            for (i++; i < argc; i++) a->words[a->n_words++] = argv[i];
-            break;
-        }
-        if (!read_word(a, command, argc, argv, &i)) return false;
-    }
+    if (!cliargs_read(line, a, argc, argv, a->words, &a->n_words)) return false;
     const struct sherd_pin *pin = &a->reader.pin;
     if ((pin->ref != NULL) + (pin->run_id != NULL) + pin->by_offset <= 1) return true;
-    fprintf(stderr, "sherd: %s: --ref, --run-id and --offset exclude each other\n", command);
-    return false;
+    return cliargs_refuse(line, "--ref, --run-id and --offset exclude each other", "");
 }
 
 /* ---- help */
@@ -243,34 +120,34 @@ void snapread_line_help(FILE *to)
 static int show_help(const struct command *c)
 {
     printf("usage: sherd snapshot %s URL %s\n\n%s.\n\nURL is where the snapshots are: s3://bucket/prefix or file:///folder.\n\nOptions:\n", c->name, c->arguments, c->help);
-    for (size_t i = 0; i < N_OPTIONS; i++) printf("  %-22s %s\n", options[i].name, options[i].help);
+    cliargs_help(&(struct cliargs){.groups = groups, .n_groups = sizeof groups / sizeof groups[0]}, stdout);
     puts("\nExit status: 0 done, 1 it failed or something is missing or not in order, 2 the command line is wrong.");
     return EXIT_WELL;
 }
 
 /* ---- running */
 
-static void set_objects(struct snapread *r)
+/* The library's own form of what the command line says about the store. */
+static void set_store_options(struct snapread_args *a)
 {
-    const struct sherd_options *o = &r->args->reader;
-    r->objects = (struct object_options){
-        .endpoint = o->endpoint,
-        .region = o->region,
-        .access_key = o->access_key,
-        .secret_key = o->secret_key,
-        .session_token = o->session_token,
-        .profile = o->profile,
-        .ca_file = o->ca_file,
-        .style = o->path_style == 1 ? OBJECT_STYLE_PATH : o->path_style == 2 ? OBJECT_STYLE_VIRTUAL : OBJECT_STYLE_AUTO,
-        .anonymous = o->anonymous,
-        .insecure_tls = o->insecure_tls,
-    };
+    const struct object_options *o = &a->objects;
+    struct sherd_options *r = &a->reader;
+    r->endpoint = o->endpoint;
+    r->region = o->region;
+    r->access_key = o->access_key;
+    r->secret_key = o->secret_key;
+    r->session_token = o->session_token;
+    r->profile = o->profile;
+    r->ca_file = o->ca_file;
+    r->path_style = o->style == OBJECT_STYLE_PATH ? 1 : o->style == OBJECT_STYLE_VIRTUAL ? 2 : 0;
+    r->anonymous = o->anonymous;
+    r->insecure_tls = o->insecure_tls;
 }
 
 struct object_store *snapread_store(struct snapread *r, const char *op)
 {
     char error[OBJECT_DETAIL_BYTES];
-    if (r->store || object_open(&r->store, r->args->url, &r->objects, error) == 0) return r->store;
+    if (r->store || object_open(&r->store, r->args->url, &r->args->objects, error) == 0) return r->store;
     snapread_fail(r, op, NULL, error);
     return NULL;
 }
@@ -280,7 +157,7 @@ static int run(const struct command *c, struct snapread_args *a)
     struct snapread r = {.args = a, .out = stdout};
     struct sherd_error why;
     int code;
-    set_objects(&r);
+    set_store_options(a);
     if (c->needs == NEEDS_READER) r.reader = sherd_reader_open(a->url, &a->reader, &why);
     if (c->needs == NEEDS_READER && !r.reader)
         code = snapread_fail(&r, c->name, NULL, why.text);
@@ -291,30 +168,30 @@ static int run(const struct command *c, struct snapread_args *a)
     return code;
 }
 
-static bool asks_help(int argc, char **argv)
+static int run_line(const struct command *c, const struct cliargs *line, struct snapread_args *a, int argc, char **argv)
 {
-    for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
-    return false;
+    if (!read_args(a, line, argc, argv)) return EXIT_USAGE;
+    if (a->n_words == 0) {
+        cliargs_refuse(line, "the URL of the snapshots is needed", "");
+        return EXIT_USAGE;
+    }
+    a->url = *a->words++;
+    a->n_words--;
+    return run(c, a);
 }
 
 int snapshot_read_run(int argc, char **argv)
 {
     const struct command *c = argc ? find_command(argv[0], ON_LINE) : NULL;
+    char name[32], help[64];
     if (!c) return -1;
-    if (asks_help(argc, argv)) return show_help(c);
+    if (cliargs_asks_help(argc, argv)) return show_help(c);
+    snprintf(name, sizeof name, "snapshot %s", c->name);
+    snprintf(help, sizeof help, "sherd snapshot %s --help", c->name);
     const char **words = mem_alloc((size_t)argc * sizeof *words);
     struct snapread_args a = {.words = words, .reader = {.size = sizeof a.reader}};
-    int code = EXIT_USAGE;
-    if (!read_args(&a, c->name, argc - 1, argv + 1)) {
-        fprintf(stderr, "See `sherd snapshot %s --help`.\n", c->name);
-    } else if (a.n_words == 0) {
-        fprintf(stderr, "sherd: %s: the URL of the snapshots is needed; see `sherd snapshot %s --help`\n", c->name, c->name);
-    } else {
-        a.url = *a.words++;
-        a.n_words--;
-        code = run(c, &a);
-    }
+    struct cliargs line = line_of(name, help);
+    int code = run_line(c, &line, &a, argc - 1, argv + 1);
     mem_free(words);
     return code;
 }
@@ -324,11 +201,12 @@ int snapread_line(struct snapread *r, int argc, char **argv)
     const struct command *c = find_command(argv[0], IN_SHELL);
     if (!c) return -1;
     const char **words = mem_alloc((size_t)argc * sizeof *words);
-    struct snapread_args a = {.url = r->args->url, .words = words, .output = r->args->output, .encoding = r->args->encoding, .reader = {.size = sizeof a.reader, .cache_dir = r->args->reader.cache_dir}};
+    struct snapread_args a = {.url = r->args->url, .words = words, .output = r->args->output, .encoding = r->args->encoding, .objects = r->args->objects, .reader = {.size = sizeof a.reader, .cache_dir = r->args->reader.cache_dir}};
     struct snapread_args *outer = r->args;
+    struct cliargs line = line_of(c->name, "help");
     int code = EXIT_USAGE;
     r->args = &a;
-    if (read_args(&a, c->name, argc - 1, argv + 1)) code = c->run(r);
+    if (read_args(&a, &line, argc - 1, argv + 1)) code = c->run(r);
     r->args = outer;
     mem_free(words);
     return code;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/slice.h"
+#include "cli/cliargs.h"
 #include "object/object.h"
 #include "sherd.h"
 
@@ -19,8 +20,6 @@ void snapshot_read_help(FILE *to);
 enum snapread_output { SNAPREAD_TEXT, SNAPREAD_TABLE, SNAPREAD_JSON, SNAPREAD_JSONL, SNAPREAD_OUTPUTS };
 enum snapread_encoding { SNAPREAD_USUAL /* raw as text, else base64 */, SNAPREAD_BASE64, SNAPREAD_HEX, SNAPREAD_UTF8, SNAPREAD_RAW, SNAPREAD_ENCODINGS };
 
-enum { SNAPREAD_CONTEXT_MAX = 64 };
-
 /* What a command line says; strings belong to it. */
 struct snapread_args {
     const char *url;
@@ -29,8 +28,8 @@ struct snapread_args {
     enum snapread_output output;
     enum snapread_encoding encoding;
     struct sherd_options reader;
-    const char *names[SNAPREAD_CONTEXT_MAX], *values[SNAPREAD_CONTEXT_MAX]; /* routing context */
-    size_t n_context;
+    struct object_options objects;
+    struct cliargs_pairs context; /* for routing */
     const char *prefix, *start, *end, *after; /* scan */
     uint64_t limit, shard;
     bool has_limit, has_shard, reverse, keys_only;
@@ -44,7 +43,6 @@ struct snapread {
     struct snapread_args *args;
     struct sherd_reader *reader; /* for commands that read */
     struct object_store *store;  /* for those that work on the store; NULL until it is needed */
-    struct object_options objects;
     FILE *out;
 };
 

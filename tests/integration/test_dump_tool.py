@@ -180,10 +180,11 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
         assert "neither a data directory" in sherd("dump", verb, tmp_path).stderr
 
 
-def test_a_wrong_command_line_shows_the_usage():
-    for args in ([], ["info"], ["look", "x"], ["info", "a", "b"], ["info", "a", "--output", "x"], ["export", "--output"]):
+def test_what_is_wrong_with_a_command_line_is_said():
+    for args, what in (([], "info, verify or export is needed"), (["info"], "a path is missing"), (["look", "x"], "not look"), (["info", "a", "b"], "and not b"),
+                       (["info", "a", "--output", "x"], "--output is for export"), (["export", "--output"], "a value is missing behind --output"), (["info", "-x"], "unknown option -x")):
         done = sherd("dump", *args)
-        assert done.returncode == 2 and done.stderr.startswith("usage: sherd dump")
+        assert done.returncode == 2 and what in done.stderr and done.stderr.endswith("; see `sherd dump --help`\n")
     assert sherd("dump", "--help").returncode == 0
 
 

@@ -200,9 +200,12 @@ def test_nobody_answers(source):
 
 
 @pytest.mark.parametrize(
-    "args",
-    [[], ["f"], ["f", "--data", "d", "--to", "h:1"], ["f", "--to", "h:1", "--replace", "--skip-existing"], ["f", "--data", "d", "--replace"], ["f", "--to", "h:1", "--into-db", "3"], ["f", "--data", "d", "--db", "x"]],
+    "args, what",
+    [([], "a file is missing"), (["f"], "--data or --to"), (["f", "--data", "d", "--to", "h:1"], "one of them"), (["f", "--to", "h:1", "--replace", "--skip-existing"], "exclude each other"),
+     (["f", "--data", "d", "--replace"], "are for --to"), (["f", "--to", "h:1", "--into-db", "3"], "needs --db"), (["f", "--data", "d", "--db", "x"], "--db cannot be 'x'"), (["f", "g", "--data", "d"], "not g"),
+     (["f", "--to", "h:1", "--workers", "2"], "--workers is for --data"), (["f", "--data", "d", "--workers=2000"], "at most 1024"), (["f", "--data"], "a value is missing behind --data"),
+     (["f", "--data", "d", "--strict=1"], "no value belongs to --strict"), (["--", "--data", "d"], "not d")],
 )
-def test_a_wrong_command_line_shows_the_usage(args):
+def test_what_is_wrong_with_a_command_line_is_said(args, what):
     done = sherd("import", *args)
-    assert done.returncode == 2 and done.stderr.startswith("usage: sherd import")
+    assert done.returncode == 2 and what in done.stderr and done.stderr.endswith("; see `sherd import --help`\n"), done.stderr

@@ -1,6 +1,7 @@
 """sherd snapshot build: what it writes is read with Python's sqlite3 and compared, row by row, with routing done here by Python's xxhash: nothing of this knows the writer's code."""
 import base64
 import csv
+import glob
 import io
 import json
 import os
@@ -414,7 +415,7 @@ def begin(folder, *args):
     p.stdin.write(b"key,value\n" + b"".join(b"%d,v\n" % i for i in range(1000)))
     p.stdin.flush()
     deadline = time.monotonic() + 30
-    while time.monotonic() < deadline and not (os.path.exists(folder + "/runs") and any("status: running" in r for r in run_records(folder))):
+    while time.monotonic() < deadline and not any("status: running" in open(p).read() for p in glob.glob(folder + "/runs/*/run.yaml")):
         time.sleep(0.02)
     assert any("status: running" in r for r in run_records(folder))
     return p
