@@ -184,6 +184,37 @@ const char *raftindex_bars_state(uint64_t last, const struct raftlog_mark *m)
     return last >> INDEX_MAX_BITS || m->index > last || m->first == 0 || m->first > m->index + 1 ? "a state makes no sense" : NULL;
 }
 
+/* --- checking --- */
+
+static void check_group(const struct raftindex_group *g, uint64_t *entries, uint64_t oldest)
+{
+    uint64_t bytes = 0;
+    CHECK(g->mark.index <= raftindex_last(g) && g->mark.first <= g->mark.index + 1 && g->mark.first == g->base + 1);
+    CHECK(g->open_first > g->base && g->open_first <= raftindex_last(g) + 1 && g->flight_first > g->base && g->head + g->n <= g->cap);
+    for (uint64_t i = 0; i < g->n; i++) {
+        const struct raftindex_entry *e = &g->v[g->head + i], *before = i ? e - 1 : NULL;
+        CHECK((e->segment == 0) == (g->base + 1 + i >= g->open_first));
+        CHECK(!before || e->segment == 0 || e->segment > before->segment || (e->segment == before->segment && e->at > before->at));
+        if (e->segment) entries[e->segment - oldest]++;
+        bytes += record_bytes(e);
+    }
+    CHECK(bytes == g->bytes);
+}
+
+void raftindex_check(const struct raftindex *x)
+{
+    const struct raftsegs_list *live = &x->segs->live;
+    uint64_t *entries = mem_zalloc((live->n + 1) * sizeof *entries), configurations = 0;
+    for (uint32_t i = 0; i < x->n; i++) {
+        CHECK(i == 0 || x->v[i - 1]->id < x->v[i]->id);
+        check_group(x->v[i], entries, live->n ? live->v[0].number : 0);
+        configurations += x->v[i]->configuration.len;
+    }
+    CHECK(configurations == x->configuration_bytes);
+    for (uint32_t i = 0; i < live->n; i++) CHECK(entries[i] == live->v[i].entries && live->v[i].number == live->v[0].number + i);
+    mem_free(entries);
+}
+
 /* --- the cache --- */
 
 /* When it is full its older half goes, so each byte is moved about once. */

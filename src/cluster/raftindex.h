@@ -63,6 +63,8 @@ void raftindex_remove(struct raftindex *x, struct raftindex_group *g);
 void raftindex_restate(struct raftindex *x, struct raftindex_group *g, uint64_t term, uint64_t vote, uint64_t last, const struct raftlog_mark *m);
 static inline bool raftindex_is_whole(const struct raftindex_group *g) { return g->mark.first > g->base; }
 
+void raftindex_check(const struct raftindex *x); /* every promise that can be checked; for tests */
+
 /* The group's cache; limit is the same each time. Gives the entry's `cached`. */
 uint64_t raftindex_cache(struct raftindex_group *g, struct slice data, uint64_t limit);
 bool raftindex_cached(const struct raftindex_group *g, const struct raftindex_entry *e, struct slice *data);

@@ -573,3 +573,13 @@ void raftlog_info(const struct raftlog *l, struct raftlog_info *info)
     info->segment_bytes = 0;
     for (uint32_t i = 0; i < l->segs.live.n; i++) info->segment_bytes += l->segs.live.v[i].bytes;
 }
+
+void raftlog_check(const struct raftlog *l)
+{
+    const struct raftsegs_file *current = raftsegs_current(&l->segs);
+    raftindex_check(&l->index);
+    CHECK(!current || current->used <= current->bytes);
+    CHECK(l->index.batch == l->open_batch && l->open_batch == (l->flight.on ? l->flight.batch : l->durable) + 1);
+    for (uint32_t i = 0; i < l->segs.ready.n; i++) CHECK(i == 0 || l->segs.ready.v[i].number == l->segs.ready.v[0].number + i);
+    CHECK(!current || l->segs.ready.n == 0 || l->segs.ready.v[0].number == current->number + 1);
+}

@@ -82,7 +82,8 @@ void raftlog_seal(struct raftlog *l);
 
 /* ---- batches: numbered from 1, over restarts */
 
-uint64_t raftlog_open_batch(const struct raftlog *l); /* puts go here now: what waits for them waits for raftlog_durable to reach it */
+/* Puts go here now: what waits for them remembers it when they are put, and waits for raftlog_durable to reach it. A batch without records is never written, so it is no use to ask later. */
+uint64_t raftlog_open_batch(const struct raftlog *l);
 uint64_t raftlog_durable(const struct raftlog *l);    /* the last batch that is durable */
 uint64_t raftlog_durable_index(const struct raftlog *l, uint32_t group); /* the last entry that is durable and not void, or the mark's index */
 /* How many bytes of entries can be put now and written for certain, without space that the disk may not have. Below what is wanted: refuse before it is proposed. A sixteenth of a segment is kept for hard
@@ -138,3 +139,4 @@ struct raftlog_info {
     uint64_t torn_bytes;                      /* cut off when it was opened */
 };
 void raftlog_info(const struct raftlog *l, struct raftlog_info *info);
+void raftlog_check(const struct raftlog *l); /* every promise that can be checked; for tests */

@@ -279,7 +279,7 @@ static int find_newest(struct reading *r, const struct numbers *all, uint32_t *n
 {
     *newest = all->n;
     for (uint32_t i = all->n; i-- > 0 && *newest == all->n;) {
-        uint64_t found;
+        uint64_t found = 0;
         int rc = open_segment(r, all->v[i], FILE_READ);
         if (rc == 0) rc = find_batch(r, 0, &found);
         if (rc == 1 && found > 0) rc = damaged(r, 0, "the first batch is not valid, but a later one is");
@@ -302,7 +302,7 @@ static int note_oldest(struct reading *r, uint64_t at, const struct raftbatch_he
 /* Looks through the newest segment in use: its last batch is that of the log, and what lies behind was never whole. */
 static int look_at_newest(struct reading *r, uint64_t number)
 {
-    uint64_t expected = 0, end, found;
+    uint64_t expected = 0, end = 0, found;
     int rc = open_segment(r, number, FILE_READ);
     if (rc == 0) rc = walk(r, &expected, &end, note_oldest);
     if (rc == 0) rc = find_batch(r, end, &found);

@@ -150,6 +150,7 @@ static inline void assert_recovered(struct bench *b)
     assert_true(at == b->durable->batch || at == b->flying->batch);
     *b->now = at == b->flying->batch ? *b->flying : *b->durable;
     *b->durable = *b->flying = *b->now;
+    raftlog_check(b->log);
     assert_true(is_same(b, b->now));
 }
 
@@ -293,6 +294,7 @@ static inline void look_around(struct bench *b)
     uint64_t behind;
     const struct twin_group *g = &b->now->g[i];
     struct raftlog_info info;
+    raftlog_check(b->log);
     assert_true(has_same_state(b, i, g));
     if (g->known && g->last >= g->first) assert_true(has_same_entry(b, i, g, g->first + rng_below(&b->rng, g->last - g->first + 1)));
     raftlog_info(b->log, &info);

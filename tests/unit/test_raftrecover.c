@@ -5,6 +5,7 @@
 
 #include "base/crc32c.h"
 #include "base/le.h"
+#include "io/wholefile.h"
 
 /* --- crashes --- */
 
@@ -354,6 +355,84 @@ static void what_is_recovered_survives_a_power_loss_that_follows(void **state)
     }
 }
 
+/* --- the format --- */
+
+/* A record of each kind, in two batches. */
+static void write_golden(struct bench *b)
+{
+    b->options.random = 0x0123456789abcdef;
+    assert_true(open_log(b));
+    raftlog_put_hard_state(b->log, 2, 7, 3);
+    raftlog_put_entry(b->log, 2, 1, 7, 1, SLICE("first"));
+    raftlog_put_entry(b->log, 2, 2, 7, 3, SLICE(""));
+    raftlog_put_entry(b->log, 2, 3, 7, 1, SLICE("void"));
+    raftlog_put_hard_state(b->log, 300, 1, 1);
+    assert_int_equal(write_all(b), 0);
+    raftlog_put_truncate(b->log, 2, 3);
+    raftlog_put_mark(b->log, 2, &(struct raftlog_mark){2, 7, 2, 1, SLICE("members")});
+    raftlog_put_gone(b->log, 300);
+    raftlog_put_entry(b->log, 70000, 1, 1, 2, SLICE("another group"));
+    assert_int_equal(write_all(b), 0);
+    struct buf value = {0};
+    memset(buf_room(&value, 60000), 'v', 60000);
+    value.len = 60000;
+    raftlog_put_entry(b->log, 2, 3, 8, 1, buf_slice(&value)); /* begins the second segment, with the states of the groups */
+    assert_int_equal(write_all(b), 0);
+    buf_fini(&value);
+}
+
+static const char *const golden_names[] = {"raftlog.id", "0000000001.raft", "0000000002.raft"};
+
+/* The golden files are the segments up to where zeros begin. Gives the path that the file has on the simulated disk. */
+static void read_golden(int i, char path[64], struct buf *golden)
+{
+    snprintf(path, 64, "tests/golden/raftlog/%s", golden_names[i]);
+    assert_int_equal(wholefile_read(path, 1 << 20, golden), 0);
+    snprintf(path, 64, "d/raft/%s", golden_names[i]);
+}
+
+static void the_golden_files_are_read(void **state)
+{
+    struct bench *b = bench_new(1);
+    const struct file_ops *f = file_sim_ops(b->disk);
+    struct raftlog_state s;
+    struct raftlog_entry e;
+    assert_int_equal(f->mkdir(f->ctx, "d/raft"), 0);
+    for (int i = 0; i < 3; i++) {
+        char path[64];
+        struct buf golden = {0};
+        read_golden(i, path, &golden);
+        while (i > 0 && golden.len < SEGMENT) buf_add_byte(&golden, 0);
+        assert_int_equal(file_put_whole(f, "d/raft", path, buf_slice(&golden)), 0);
+        buf_fini(&golden);
+    }
+    assert_true(open_log(b));
+    assert_true(raftlog_groups(b->log, NULL, 0) == 2 && raftlog_durable(b->log) == 3);
+    assert_true(raftlog_state(b->log, 2, &s) && s.term == 7 && s.vote == 3 && s.mark_index == 2 && s.mark_term == 7 && s.first == 2 && s.last == 3 && s.configuration_index == 1);
+    assert_true(slice_eq(s.configuration, SLICE("members")));
+    assert_true(raftlog_read(b->log, 2, 2, &e) == 0 && e.term == 7 && e.type == 3 && e.data.n == 0);
+    assert_true(raftlog_read(b->log, 2, 3, &e) == 0 && e.term == 8 && e.type == 1 && e.data.n == 60000);
+    assert_true(raftlog_read(b->log, 70000, 1, &e) == 0 && e.term == 1 && e.type == 2 && slice_eq(e.data, SLICE("another group")));
+    bench_free(b);
+}
+
+static void the_format_is_that_of_the_golden_files(void **state)
+{
+    struct bench *b = bench_new(1);
+    write_golden(b);
+    for (int i = 0; i < 3; i++) {
+        char path[64];
+        struct buf golden = {0};
+        read_golden(i, path, &golden);
+        const struct buf *now = file_sim_bytes(b->disk, path);
+        assert_true(golden.len > 0 && golden.len <= now->len);
+        assert_memory_equal(golden.p, now->p, golden.len);
+        for (size_t at = golden.len; at < now->len; at++) assert_int_equal(now->p[at], 0);
+        buf_fini(&golden);
+    }
+    bench_free(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -368,6 +447,8 @@ int main(void)
         cmocka_unit_test(a_log_without_a_right_identity_is_refused),
         cmocka_unit_test(an_entry_that_rots_while_the_log_is_open_is_told_when_it_is_read),
         cmocka_unit_test(what_is_recovered_survives_a_power_loss_that_follows),
+        cmocka_unit_test(the_format_is_that_of_the_golden_files),
+        cmocka_unit_test(the_golden_files_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
