@@ -146,11 +146,19 @@ void linkconn_data(struct linkconn *c, struct slice bytes)
     if (!c->in.len && c->in.cap > IN_KEPT_MAX) buf_fini(&c->in);
 }
 
+/* A ping behind much else is answered late. As long as the other reads on, it is alive: where bytes wait to be sent, its buffers are full, and what it acknowledges
+ * makes room for what it has read. */
+static bool reads_on(struct linkconn *c)
+{
+    uint64_t before = c->acked;
+    if (!stream_unsent(&c->stream)) return false;
+    c->acked = stream_acked(&c->stream);
+    return c->acked > before;
+}
+
 bool linkconn_silent(struct linkconn *c)
 {
-    size_t unsent = stream_unsent(&c->stream);
-    if (c->heard || unsent < c->unsent) c->heard_ms = c->links->awake_ms;
+    if (c->heard || reads_on(c)) c->heard_ms = c->links->awake_ms;
     c->heard = false;
-    c->unsent = unsent;
     return c->links->awake_ms - c->heard_ms >= c->links->options.silence_ms;
 }

@@ -20,9 +20,9 @@ struct linkconn {
     enum links_way way;
     enum linkconn_phase phase;
     struct buf in;     /* bytes of an unfinished frame */
-    bool heard;        /* since the last tick: something came, or bytes of ours were taken */
+    bool heard;        /* since the last tick */
     uint64_t heard_ms; /* on the waking clock */
-    size_t unsent;     /* at the last tick */
+    uint64_t acked;    /* bytes of ours that were taken, when we last looked */
 };
 
 struct linkpeer {

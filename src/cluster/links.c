@@ -47,7 +47,7 @@ static void tell(struct links *l, struct linkpeer *p, enum slog_level level, con
 
 static void remote_name(int fd, char out[NI_MAXHOST + NI_MAXSERV + 4])
 {
-    struct sockaddr_storage a;
+    struct sockaddr_storage a = {0};
     socklen_t n = sizeof a;
     char host[NI_MAXHOST], port[NI_MAXSERV];
     snprintf(out, 8, "?");
@@ -423,7 +423,7 @@ static int open_listener(const struct addrinfo *a)
 
 static uint16_t port_of(int fd)
 {
-    struct sockaddr_storage a;
+    struct sockaddr_storage a = {0};
     socklen_t n = sizeof a;
     if (getsockname(fd, (struct sockaddr *)&a, &n) < 0) return 0;
     return ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port : ((struct sockaddr_in *)&a)->sin_port);
@@ -471,7 +471,6 @@ void links_flush(struct links *l)
     for (uint32_t i = 0; i < l->n_peers; i++) {
         struct linkpeer *p = l->peers[i];
         if (p->state != LINKS_UP || !p->queue.len || stream_unsent(&p->out->stream)) continue;
-        if (p->out->unsent) p->out->heard = true; /* all that was under way was taken */
         stream_send(l->loop, &p->out->stream, &p->queue);
     }
 }

@@ -107,6 +107,27 @@ static void add_append(struct buf *out, const struct raft_append_entries *m)
     for (uint32_t i = 0; i < m->n_entries; i++) buf_add(out, m->entries[i].buf.base, m->entries[i].buf.len);
 }
 
+/* Whether these are members as the engine writes them into a CHANGE entry: u8 1, u64 n, n times {u64 node, address with a zero behind it, u8 role}, zeros up to a
+ * multiple of 8. The engine reads them without looking at where they end, so that is done first. */
+static bool are_members(struct slice data)
+{
+    struct wirefield r = {data, data.n % 8 != 0};
+    wirefield_expect(&r, wirefield_u8(&r) == 1);
+    uint64_t n = wirefield_u64(&r);
+    wirefield_expect(&r, n > 0 && n <= WIRERAFT_MEMBERS_MAX);
+    for (uint64_t i = 0; i < n && !r.bad; i++) {
+        wirefield_expect(&r, wirefield_u64(&r) != 0);
+        const char *end = r.rest.n ? memchr(r.rest.p, 0, r.rest.n) : NULL;
+        wirefield_bytes(&r, end ? (uint64_t)(end - r.rest.p) + 1 : UINT64_MAX);
+        wirefield_choice(&r, RAFT_SPARE + 1);
+    }
+    if (r.bad || r.rest.n >= 8) return false;
+    struct raft_configuration conf;
+    if (raft_configuration_decode(&(struct raft_buffer){(char *)data.p, data.n}, &conf)) return false; /* somebody twice */
+    raft_configuration_close(&conf);
+    return true;
+}
+
 /* Reads the heads; the lengths add up to the data or the message is bad. */
 static void get_entries(struct wirefield *heads, struct raft_append_entries *m, char *block, size_t bytes)
 {
@@ -120,6 +141,7 @@ static void get_entries(struct wirefield *heads, struct raft_append_entries *m, 
         if (heads->bad) return;
         e->type = (enum raft_entry_type)type;
         e->buf = (struct raft_buffer){block + at, length};
+        wirefield_expect(heads, type != RAFT_CHANGE || are_members(slice_of(block + at, length)));
         e->batch = block;
         at += length;
         before = e->term;

@@ -22,7 +22,8 @@ bool wireraft_is(enum wire_type type);
 /* Reads a message that came from the node `from`. 0, or -EBADMSG. On 0, m is ready for RAFT_RECEIVE, and its memory is:
  *     APPEND   entries[] (wireraft_release frees it) and one raft_malloc'ed block for the data of all of them: every entry's batch points to it, entries without
  *              data too. The engine frees the block if it does not take the entries, its caller does after an update with RAFT_UPDATE_ENTRIES.
- *     INSTALL  conf and data.base, raft_malloc'ed, for the engine to take.
+ *     INSTALL  conf and data.base, raft_malloc'ed. The engine frees them if it needs no snapshot, or hands them on in update.snapshot (RAFT_UPDATE_SNAPSHOT). While it
+ *              installs one already it does neither: such a message is to be discarded instead of being handed to it.
  * server_address is "". */
 int wireraft_get(const struct wire_frame *f, uint64_t from, struct raft_message *m);
 void wireraft_release(struct raft_message *m); /* after raft_step: frees entries[], not what the engine owns */

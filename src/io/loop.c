@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -133,6 +135,13 @@ void stream_send(struct loop *l, struct stream *s, struct buf *b)
 }
 
 size_t stream_unsent(const struct stream *s) { return s->out.len + s->flying.len - s->sent; }
+
+uint64_t stream_acked(const struct stream *s)
+{
+    struct tcp_info info = {0};
+    socklen_t n = sizeof info;
+    return getsockopt(s->fd, IPPROTO_TCP, TCP_INFO, &info, &n) == 0 ? info.tcpi_bytes_acked : 0;
+}
 
 void stream_close(struct loop *l, struct stream *s)
 {

@@ -65,6 +65,8 @@ void stream_read(struct loop *l, struct stream *s, bool on);             /* stop
 void stream_send(struct loop *l, struct stream *s, struct buf *b);
 void loop_buffer(struct loop *l, struct buf *b); /* gives b a warm buffer if it has none: an idle owner need not hold one */
 size_t stream_unsent(const struct stream *s);
+/* How many bytes the other side has acknowledged since the connection was made (TCP; else 0). Asks the kernel. */
+uint64_t stream_acked(const struct stream *s);
 /* Closes; unsent bytes are dropped. on_closed follows in a later turn, when the kernel has let go: the stream is there as long as its closer looks at it. */
 void stream_close(struct loop *l, struct stream *s);
 

@@ -165,7 +165,7 @@ def test_bad_options_stop_the_start(tmp_path):
 
 def test_the_program_explains_itself():
     version = run(SHERD, "--version")
-    assert version.returncode == 0 and re.match(r"sherd \d+\.\d+\.\d+ ", version.stdout)
+    assert version.returncode == 0 and re.match(r"sherd \d+\.\d+\.\d+ .*libraft 0\.(2[2-9]|[3-9]\d)\.", version.stdout)
     assert "--maxmemory <bytes>" in run(SHERD, "serve", "--help").stdout
     assert "| `get` |" in run(SHERD, "commands", "--markdown").stdout.lower()
     unknown = run(SHERD, "nosuch")

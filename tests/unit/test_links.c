@@ -294,17 +294,25 @@ static void attempts_are_made_ever_more_seldom_and_never_at_one_rhythm(void **st
 
 /* ---- silence */
 
+/* Opens a listener that plays node 2, lets node 1 connect to it, and greets. */
+static int play_peer(struct linkrig *rig, int *listener)
+{
+    uint16_t port;
+    char address[32];
+    int fd = -1;
+    *listener = linkrig_listener(&port);
+    snprintf(address, sizeof address, "127.0.0.1:%u", port);
+    links_peer_put(rig->nodes[1].links, 2, address);
+    LINKRIG_UNTIL(rig, (fd = accept(*listener, NULL, NULL)) >= 0);
+    linkrig_write_hello(fd, linkrig_hello(2, 1));
+    LINKRIG_UNTIL(rig, rig->nodes[1].out_up[2]);
+    return fd;
+}
+
 static void a_peer_that_greets_and_says_nothing_more_is_given_up(void **state)
 {
     struct linkrig *rig = start(state, 1);
-    uint16_t port;
-    char address[32];
-    int listener = linkrig_listener(&port), fd = -1;
-    snprintf(address, sizeof address, "127.0.0.1:%u", port);
-    links_peer_put(rig->nodes[1].links, 2, address);
-    LINKRIG_UNTIL(rig, (fd = accept(listener, NULL, NULL)) >= 0);
-    linkrig_write_hello(fd, linkrig_hello(2, 1));
-    LINKRIG_UNTIL(rig, rig->nodes[1].out_up[2]);
+    int listener, fd = play_peer(rig, &listener);
     uint64_t since = rig->now;
     while (rig->nodes[1].out_up[2] && rig->now < since + 20000) {
         linkrig_turn(rig);
@@ -345,17 +353,10 @@ static void a_process_that_stood_still_does_not_take_its_peers_for_dead(void **s
 static void a_slow_reader_loses_whole_frames_and_what_waits_for_it_is_bounded(void **state)
 {
     struct linkrig *rig = start(state, 1);
-    uint16_t port;
-    char address[32];
-    int listener = linkrig_listener(&port), fd = -1;
     linkrig_stop(rig, 1);
     rig->nodes[1].options.out_max = 1 << 20;
     linkrig_start(rig, 1);
-    snprintf(address, sizeof address, "127.0.0.1:%u", port);
-    links_peer_put(rig->nodes[1].links, 2, address);
-    LINKRIG_UNTIL(rig, (fd = accept(listener, NULL, NULL)) >= 0);
-    linkrig_write_hello(fd, linkrig_hello(2, 1));
-    LINKRIG_UNTIL(rig, rig->nodes[1].out_up[2]);
+    int listener, fd = play_peer(rig, &listener);
     uint64_t sent = 0, queued = 0;
     for (unsigned i = 0; i < 300; i++) {
         queued += linkrig_send(rig, 1, 2, ++sent, 100000);
@@ -394,17 +395,58 @@ static void a_slow_reader_loses_whole_frames_and_what_waits_for_it_is_bounded(vo
     linkrig_free(rig);
 }
 
-static void a_peer_that_takes_nothing_any_more_is_given_up(void **state)
+static void a_slow_reader_that_goes_on_reading_is_not_given_up(void **state)
 {
     struct linkrig *rig = start(state, 1);
-    uint16_t port;
-    char address[32];
-    int listener = linkrig_listener(&port), fd = -1;
-    snprintf(address, sizeof address, "127.0.0.1:%u", port);
-    links_peer_put(rig->nodes[1].links, 2, address);
+    char bytes[65536];
+    int listener, fd = play_peer(rig, &listener);
+    for (uint64_t i = 1; i <= 30; i++) linkrig_send(rig, 1, 2, i, 1 << 20);
+    for (uint64_t end = rig->now + 10000; rig->now < end;) { /* more than three times the silence, and no ping is answered */
+        linkrig_turn_after(rig, LINKRIG_LONG_STEP_MS);
+        for (unsigned k = 0; k < 2; k++) (void)!recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    }
+    assert_true(rig->nodes[1].out_up[2]);
+    assert_int_equal(rig->nodes[1].downs, 0);
+    close(fd);
+    close(listener);
+    linkrig_free(rig);
+}
+
+static void what_waits_for_a_connection_goes_with_it(void **state)
+{
+    struct linkrig *rig = start(state, 1);
+    int listener, fd = play_peer(rig, &listener);
+    for (uint64_t i = 1; i <= 30; i++) linkrig_send(rig, 1, 2, i, 1 << 20);
+    linkrig_turn(rig);
+    for (uint64_t i = 31; i <= 40; i++) linkrig_send(rig, 1, 2, i, 100); /* behind what is under way */
+    linkrig_turn(rig);
+    close(fd);
+    LINKRIG_UNTIL(rig, !rig->nodes[1].out_up[2]);
+    assert_int_equal(linkrig_stats(rig, 1, 2).dropped, 10);
     LINKRIG_UNTIL(rig, (fd = accept(listener, NULL, NULL)) >= 0);
     linkrig_write_hello(fd, linkrig_hello(2, 1));
     LINKRIG_UNTIL(rig, rig->nodes[1].out_up[2]);
+    linkrig_send(rig, 1, 2, 41, 100);
+    linkrig_run(rig, 50);
+    struct buf in = {0};
+    struct wire_hello hello;
+    struct wire_frame f;
+    size_t used = 0;
+    const char *why = NULL;
+    ssize_t n = recv(fd, buf_room(&in, 65536), 65536, MSG_DONTWAIT);
+    assert_int_equal(wire_hello(slice_of(in.p, n > 0 ? (size_t)n : 0), &hello, &used, &why), WIRE_OK);
+    assert_int_equal(wire_frame(slice_of(in.p + used, (size_t)n - used), &f, &why), WIRE_OK);
+    assert_int_equal(le_u64(f.body.p), 41);
+    buf_fini(&in);
+    close(fd);
+    close(listener);
+    linkrig_free(rig);
+}
+
+static void a_peer_that_takes_nothing_any_more_is_given_up(void **state)
+{
+    struct linkrig *rig = start(state, 1);
+    int listener, fd = play_peer(rig, &listener);
     for (uint64_t i = 1; i <= 30; i++) linkrig_send(rig, 1, 2, i, 1 << 20);
     LINKRIG_UNTIL(rig, !rig->nodes[1].out_up[2]);
     assert_int_equal(linkrig_stats(rig, 1, 2).error, -ETIMEDOUT);
@@ -631,6 +673,8 @@ int main(void)
         ON_BOTH(idle_connections_stay_and_the_round_trip_is_known),
         ON_BOTH(a_process_that_stood_still_does_not_take_its_peers_for_dead),
         ON_BOTH(a_slow_reader_loses_whole_frames_and_what_waits_for_it_is_bounded),
+        ON_BOTH(a_slow_reader_that_goes_on_reading_is_not_given_up),
+        ON_BOTH(what_waits_for_a_connection_goes_with_it),
         ON_BOTH(a_peer_that_takes_nothing_any_more_is_given_up),
         ON_BOTH(whatever_the_network_sends_is_turned_away),
         ON_BOTH(half_a_greeting_is_not_waited_for_for_ever),

@@ -183,7 +183,7 @@ static void lengths_out_of_their_limits_are_refused_before_anything_else_arrives
 
 static void entries_share_one_block_that_the_engine_can_free(void **state)
 {
-    struct raft_entry entries[3] = {{.term = 3, .type = RAFT_BARRIER}, {.term = 4, .type = RAFT_COMMAND, .buf = {(char *)"hello", 5}}, {.term = 4, .type = RAFT_CHANGE, .buf = {(char *)"!", 1}}};
+    struct raft_entry entries[3] = {{.term = 3, .type = RAFT_BARRIER}, {.term = 4, .type = RAFT_COMMAND, .buf = {(char *)"hello", 5}}, {.term = 4, .type = RAFT_COMMAND, .buf = {(char *)"!", 1}}};
     struct raft_message m = {.type = RAFT_APPEND_ENTRIES, .append_entries = {.version = 0, .term = 5, .prev_log_index = 9, .prev_log_term = 3, .leader_commit = 8, .entries = entries, .n_entries = 3}}, back;
     struct buf b = {0};
     struct wire_frame f;
@@ -252,6 +252,27 @@ static void appends_that_no_leader_would_send_are_refused(void **state)
     assert_int_equal(read_append(e, 2, 5, 4, 1ull << 62), -EBADMSG);
     e[1].type = 9;
     assert_int_equal(read_append(e, 2, 5, 4, 10), -EBADMSG);
+}
+
+/* The engine would read on behind the end of such an entry. */
+static void a_change_of_members_is_refused_unless_the_engine_can_read_it(void **state)
+{
+    struct rng r;
+    char bytes[256];
+    rng_init(&r, 9);
+    for (unsigned i = 0; i < 100; i++) {
+        struct slice members = wirerandom_members(&r, bytes);
+        struct raft_entry e = {.term = 4, .type = RAFT_CHANGE, .buf = {bytes, members.n}};
+        assert_int_equal(read_append(&e, 1, 5, 4, 10), 0);
+        for (e.buf.len = 0; e.buf.len < members.n; e.buf.len++) assert_int_equal(read_append(&e, 1, 5, 4, 10), -EBADMSG);
+        bytes[1]++; /* one member more than there are */
+        e.buf.len = members.n;
+        int rc = read_append(&e, 1, 5, 4, 10);
+        bytes[1]--;
+        assert_int_equal(rc, -EBADMSG);
+        bytes[0] = 2; /* another format */
+        assert_int_equal(read_append(&e, 1, 5, 4, 10), -EBADMSG);
+    }
 }
 
 static void an_install_with_a_member_twice_is_refused(void **state)
@@ -463,6 +484,7 @@ int main(void)
         cmocka_unit_test(entries_share_one_block_that_the_engine_can_free),
         cmocka_unit_test(an_append_that_does_not_fit_in_a_frame_is_not_written),
         cmocka_unit_test(appends_that_no_leader_would_send_are_refused),
+        cmocka_unit_test(a_change_of_members_is_refused_unless_the_engine_can_read_it),
         cmocka_unit_test(an_install_with_a_member_twice_is_refused),
         cmocka_unit_test(a_command_larger_than_a_frame_comes_in_pieces_and_whole),
         cmocka_unit_test(pieces_of_several_messages_may_be_mixed),

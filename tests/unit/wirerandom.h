@@ -35,18 +35,39 @@ static inline struct slice wirerandom_name(struct rng *r)
     return slice_of(names + at, 1 + rng_below(r, sizeof names - 2 - at));
 }
 
+/* The data of a CHANGE entry, in `out`: members as the engine writes them. */
+static inline struct slice wirerandom_members(struct rng *r, char out[256])
+{
+    struct raft_configuration conf;
+    struct raft_buffer b;
+    raft_configuration_init(&conf);
+    for (uint64_t i = 0, n = 1 + rng_below(r, 5); i < n; i++) {
+        char address[32];
+        snprintf(address, sizeof address, "n%llu", (unsigned long long)i);
+        CHECK(raft_configuration_add(&conf, 1 + i * 1000 + rng_below(r, 1000), address, (int)rng_below(r, 3)) == 0);
+    }
+    CHECK(raft_configuration_encode(&conf, &b) == 0 && b.len <= 256);
+    memcpy(out, b.base, b.len);
+    raft_free(b.base);
+    raft_configuration_close(&conf);
+    return slice_of(out, b.len);
+}
+
 /* An APPEND with entries in `entries`, whose data is borrowed from the pool. */
 static inline struct raft_message wirerandom_append(struct rng *r, struct raft_entry entries[WIRERANDOM_ENTRIES])
 {
+    static char members[256];
     struct raft_message m = {.type = RAFT_APPEND_ENTRIES};
+    struct slice change = wirerandom_members(r, members);
     uint64_t term = 1 + wirerandom_number(r) / 4;
     m.append_entries = (struct raft_append_entries){.version = (uint8_t)rng_below(r, 3), .prev_log_index = wirerandom_number(r), .prev_log_term = term,
                                                     .leader_commit = wirerandom_number(r), .entries = entries,
                                                     .n_entries = (unsigned)rng_below(r, WIRERANDOM_ENTRIES + 1)};
     for (unsigned i = 0; i < m.append_entries.n_entries; i++) {
-        struct slice data = wirerandom_bytes(r, 300);
+        enum raft_entry_type type = RAFT_COMMAND + (enum raft_entry_type)rng_below(r, 3);
+        struct slice data = type == RAFT_CHANGE ? change : wirerandom_bytes(r, 300);
         term += rng_below(r, 3);
-        entries[i] = (struct raft_entry){.term = term, .type = RAFT_COMMAND + (enum raft_entry_type)rng_below(r, 3), .buf = {(char *)data.p, data.n}};
+        entries[i] = (struct raft_entry){.term = term, .type = type, .buf = {(char *)data.p, data.n}};
     }
     m.append_entries.term = term + rng_below(r, 3);
     return m;
