@@ -103,11 +103,12 @@ bool raftbatch_is_whole(struct slice batch) { return crc32c(CRC32C_START, batch.
 static size_t open_record(struct buf *out, uint32_t group, uint8_t kind, uint8_t type, uint64_t index, uint64_t term)
 {
     size_t start = out->len;
-    le_add_u64(out, 0);
-    le_add_u32(out, group);
-    le_add_u32(out, kind | (uint32_t)type << 8);
-    le_add_u64(out, index);
-    le_add_u64(out, term);
+    char *p = buf_room(out, RAFTBATCH_RECORD_BYTES);
+    le_set_u32(p + 8, group);
+    le_set_u32(p + 12, kind | (uint32_t)type << 8);
+    set_u64(p + 16, index);
+    set_u64(p + 24, term);
+    out->len += RAFTBATCH_RECORD_BYTES;
     return start;
 }
 
