@@ -1,13 +1,15 @@
-/* Reads of a served snapshot: GET MGET EXISTS STRLEN GETRANGE SUBSTR TYPE TTL ... SCAN KEYS DBSIZE, SNAPSHOT.GET, SNAPSHOT.SCAN.
+/* Reads of a served snapshot: GET MGET EXISTS STRLEN GETRANGE SUBSTR TYPE TTL ... SCAN KEYS RANDOMKEY DBSIZE, SNAPSHOT.GET, SNAPSHOT.SCAN.
  * A key that the snapshot's encoding cannot have (letters where keys are numbers) is simply not there. */
 #include "server/snapreads.h"
 
 #include <string.h>
+#include <sys/random.h>
 
 #include "base/err.h"
 #include "base/glob.h"
 #include "base/mem.h"
 #include "base/num.h"
+#include "base/rng.h"
 #include "server/families.h"
 #include "server/front.h"
 #include "server/snapserve.h"
@@ -16,6 +18,7 @@
 enum {
     SCAN_COUNT = 10,    /* as Redis */
     SCAN_LIMIT = 1000,  /* rows of SNAPSHOT.SCAN unless told */
+    RANDOM_AMONG = 64,  /* rows behind a random place */
     ONE_READ_MAX = 1 << 16, /* keys that a SCAN looks at, however few of them match */
 };
 
@@ -341,6 +344,97 @@ static void keys_like(struct errands_call *c)
     buf_fini(&found);
 }
 
+/* ---- RANDOMKEY: a shard by its rows, a place between its first and its last key, and one of the rows from there on. Every key can come; where keys lie close together each comes more rarely. */
+
+/* From the beginning of the range again. */
+static bool restart(struct walker *w, struct buf *stored)
+{
+    struct slice key, value;
+    readscan_close(w->scan);
+    w->scan = NULL;
+    stored->len = 0;
+    if (!next(w, &key, &value)) return false;
+    buf_add_slice(stored, key);
+    return true;
+}
+
+static uint64_t eight_bytes(struct slice key, size_t at)
+{
+    uint64_t n = 0;
+    for (size_t i = at; i < at + 8; i++) n = n << 8 | (i < key.n ? (uint8_t)key.p[i] : 0);
+    return n;
+}
+
+/* A random place from first to last, which may be no key. Without zeros at its end: they would be behind a shorter key. */
+static void add_place(struct buf *to, struct rng *rng, struct slice first, struct slice last)
+{
+    size_t same = 0;
+    while (same < first.n && same < last.n && first.p[same] == last.p[same]) same++;
+    uint64_t from = eight_bytes(first, same), span = eight_bytes(last, same) - from;
+    uint64_t n = from + (span == UINT64_MAX ? rng_u64(rng) : rng_below(rng, span + 1));
+    buf_add(to, first.p, same);
+    for (; n; n <<= 8) buf_add_byte(to, (char)(n >> 56));
+}
+
+static uint32_t random_shard(const struct manifest *m, struct rng *rng)
+{
+    uint64_t row = rng_below(rng, manifest_rows(m));
+    uint32_t i = 0;
+    while (row >= m->shards[i].row_count) row -= m->shards[i++].row_count;
+    return m->shards[i].db_id;
+}
+
+/* The range is one shard. False: it is empty, or w->rc. */
+static bool find_random(struct walker *w, struct rng *rng, struct buf *word)
+{
+    struct buf first = {0}, last = {0}, place = {0};
+    struct slice stored, value;
+    w->range.reverse = true;
+    bool found = restart(w, &last);
+    w->range.reverse = false;
+    found = found && restart(w, &first);
+    if (found) {
+        add_place(&place, rng, buf_slice(&first), buf_slice(&last));
+        readscan_from(&w->range, buf_slice(&place), false);
+        found = restart(w, &first);
+    }
+    for (uint64_t seen = 1; found && seen <= RANDOM_AMONG; seen++) { /* the n-th takes the place of those before it with a chance of 1/n: all have the same */
+        if (rng_below(rng, seen) == 0) {
+            word->len = 0;
+            buf_add_slice(word, buf_slice(&w->word));
+        }
+        if (!next(w, &stored, &value)) break;
+    }
+    buf_fini(&first);
+    buf_fini(&last);
+    buf_fini(&place);
+    return found && w->rc >= 0;
+}
+
+static void random_key(struct errands_call *c)
+{
+    struct walker w;
+    struct rng rng;
+    uint64_t seed = 0;
+    struct buf word = {0};
+    if (getrandom(&seed, sizeof seed, 0) != sizeof seed) seed = 1; /* never, for so few bytes */
+    rng_init(&rng, seed);
+    begin(&w, c);
+    const struct manifest *m = readstate_manifest(w.lease.state);
+    bool found = manifest_rows(m) > 0;
+    if (found) {
+        w.range.one_shard = true;
+        w.range.shard = random_shard(m, &rng);
+        found = find_random(&w, &rng, &word);
+    }
+    if (found) reply_bulk(c->out, slice_of(word.p ? word.p : "", word.len));
+    else if (w.rc >= 0) reply_null(c->out);
+    end(&w);
+    buf_fini(&word);
+}
+
+/* ---- rows in order */
+
 /* A bound of SNAPSHOT.SCAN: a key as the encoding stores it; - and + are the ends. False: the error is answered. */
 static bool narrow_by_bound(struct walker *w, struct slice word, bool is_end)
 {
@@ -414,6 +508,7 @@ static void cmd_type(struct exec *x) { snapserve_run(x, type_of, SNAPSERVE_SHORT
 static void cmd_ttl(struct exec *x) { snapserve_run(x, time_to_live, SNAPSERVE_SHORT); }
 static void cmd_scan(struct exec *x) { snapserve_run(x, scan, SNAPSERVE_LONG); }
 static void cmd_keys(struct exec *x) { snapserve_run(x, keys_like, SNAPSERVE_LONG); }
+static void cmd_randomkey(struct exec *x) { snapserve_run(x, random_key, SNAPSERVE_LONG); }
 static void cmd_dbsize(struct exec *x) { reply_int(&x->out, (int64_t)snapserve_rows(conn_of(x)->front->server)); }
 static void cmd_snapshot_get(struct exec *x) { snapserve_run(x, get_with_context, SNAPSERVE_SHORT); }
 static void cmd_snapshot_scan(struct exec *x) { snapserve_run(x, walk_rows, SNAPSERVE_LONG); }
@@ -425,7 +520,7 @@ static const struct replacement {
 } replacements[] = {
     {"get", cmd_get}, {"mget", cmd_mget}, {"exists", cmd_exists}, {"touch", cmd_exists}, {"strlen", cmd_strlen}, {"getrange", cmd_getrange}, {"substr", cmd_getrange},
     {"type", cmd_type}, {"ttl", cmd_ttl}, {"pttl", cmd_ttl}, {"expiretime", cmd_ttl}, {"pexpiretime", cmd_ttl}, {"scan", cmd_scan}, {"keys", cmd_keys},
-    {"dbsize", cmd_dbsize},
+    {"randomkey", cmd_randomkey}, {"dbsize", cmd_dbsize},
 };
 
 #define SNAPSHOT .class = CLASS_LOCAL, .group = "snapshot", .since = "7.2.0"

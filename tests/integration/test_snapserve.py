@@ -50,6 +50,8 @@ def test_every_row_is_served_whatever_the_encoding_and_the_way_of_reading(make_s
         keys = {k.decode() for k in c.scan_iter(count=7)}
         assert keys == {str(r["key"]) for r in rows}
         assert {k.decode() for k in c.keys("*")} == keys
+        seen = {c.randomkey() for _ in range(300)}
+        assert {k.decode() for k in seen} <= keys and len(seen) >= min(len(keys), 20) if keys else seen == {None}
 
 
 def test_reads_of_strings_are_those_of_a_live_server(make_server, mode):
