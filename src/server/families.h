@@ -19,3 +19,5 @@ extern const struct command_family saves_family;        /* saves.c: SAVE BGSAVE 
 extern const struct command_family snapreads_family;    /* snapreads.c: SNAPSHOT.GET SNAPSHOT.SCAN */
 extern const struct command_family snapcmd_family;      /* snapcmd.c: SNAPSHOT.PUBLISH SNAPSHOT.STATUS SNAPSHOT.INFO ... */
 extern const struct command_family durability_family;   /* durability.c: HEALTH */
+extern const struct command_family spacecmd_family;     /* spacecmd.c: SPACE.SET SPACE.INFO RANGE.MAP RANGE.SPLIT ... */
+extern const struct command_family rangecmd_family;     /* rangecmd.c: RANGE.GET RANGE.COUNT RANGE.DEL BUCKET.GET */

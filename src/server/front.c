@@ -15,6 +15,7 @@
 #include "server/sampler.h"
 #include "server/subscribe.h"
 #include "shard/journal.h"
+#include "shard/topology.h"
 #include "store/chill.h"
 
 enum {
@@ -293,6 +294,7 @@ static void cron(struct front *f)
     loop_listen_again(f->loop);
     check_pause(f);
     if (f->worker.id != 0) return;
+    topology_tick(f->server->topology, &f->worker);
     sampler_tick(f->server, now);
     recover_tick(f->server, now);
 }

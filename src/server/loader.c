@@ -296,14 +296,11 @@ int loader_survey(struct loader *l, struct buf *error)
 
 /* ---- filling a store */
 
-/* The shard is the key's. A system record says something about the shard that it is in: any key may stand there. */
-static bool is_here(const struct part *p, uint16_t db, uint64_t hash) { return hash % p->loader->o.shards == p->shard || db == STORE_SYSTEM_DB; }
-
 static void add_op(struct part *p, const struct op *op, uint64_t hash)
 {
     struct place at;
     bool keyed = op->kind != OP_FLUSH && op->kind != OP_SWAP;
-    if (likely(fits_op(p->store, op, hash, &at) && (!keyed || is_here(p, op->db, hash)))) store_apply(p->store, op, keyed ? &at : NULL);
+    if (likely(fits_op(p->store, op, hash, &at))) store_apply(p->store, op, keyed ? &at : NULL);
     else p->unfit++;
     const struct loader_options *o = &p->loader->o;
     if (likely(++p->since_relief < RELIEVE_OPS) || !o->relieve) return;

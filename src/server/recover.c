@@ -11,6 +11,7 @@
 #include "server/evictor.h"
 #include "server/loader.h"
 #include "server/relayout.h"
+#include "shard/topology.h"
 #include "store/chill.h"
 
 enum {
@@ -211,7 +212,7 @@ static void *run(void *arg)
     struct recovery *r = arg;
     struct server *s = r->server;
     struct buf error = {0};
-    if (load(r, &error)) {
+    if (load(r, &error) && topology_load(s->topology, &error) == 0) {
         prepare_shards(s->engine);
         char *layout = datadir_layout_path(r->dir, r->dir->layout);
         r->loaded(s, layout, &r->newest);

@@ -20,6 +20,7 @@ struct file_ops;
 struct file_uring;
 struct pager;
 struct dumper;
+struct topology;
 struct walk;
 struct error_counts;
 struct recovery;
@@ -41,6 +42,7 @@ struct server {
     _Atomic(struct dumper *) dumper;   /* NULL: ephemeral, or still loading */
     _Atomic(struct walk *) walk;       /* NULL: still loading */
     struct recovery *recovery;         /* server/recover.h; NULL: ephemeral */
+    struct topology *topology;         /* shard/topology.h */
     struct publisher *publisher;       /* server/publisher.h */
     struct exporter *exporter;         /* server/exporter.h */
     struct snapserve *snapserve;       /* server/snapserve.h; NULL: the server is a live one */

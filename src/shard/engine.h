@@ -35,6 +35,7 @@ struct task;
 struct request;
 struct engine;
 struct thaws;
+struct topology;
 struct wal;
 
 /* A message. Embedded in what it carries; belongs to whoever it was sent to until its function has run. */
@@ -119,6 +120,7 @@ struct engine {
     struct engine_hooks hooks;
     uint64_t ticks_per_ms;
     const struct wal *_Atomic wal; /* where the stores' ops go; NULL: there is no log, or not yet */
+    struct topology *topology;   /* of key spaces (shard/topology.h); NULL: there are none */
     struct thaws *thaws;         /* of cold values (shard/thaw.h); NULL: there are none */
     _Atomic uint64_t slow_ticks; /* UINT64_MAX: never */
     atomic_bool track_latency;

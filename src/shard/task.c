@@ -208,7 +208,10 @@ static bool still_here(struct task *t, const struct engine *e)
     struct request before = *r;
     uint16_t one = (uint16_t)before.shard, *held = &one;
     uint32_t n = before.kind == REQUEST_ONE ? 1 : before.n_shards;
-    if (before.kind != REQUEST_ONE) held = mem_dup(t->shards + before.first_shard, n * sizeof *held + 1);
+    if (before.kind != REQUEST_ONE) {
+        held = mem_alloc(n * sizeof *held + 1);
+        if (n) memcpy(held, t->shards + before.first_shard, n * sizeof *held);
+    }
     route_again(t, e);
     bool same = r->kind == before.kind;
     if (same && r->kind == REQUEST_ONE) same = r->shard == before.shard;
@@ -221,7 +224,6 @@ static bool still_here(struct task *t, const struct engine *e)
 
 void task_settle(struct task *t, const struct engine *e)
 {
-    t->n_shards = t->n_hashes = 0;
     find_shards(t, e, &t->requests[0], t->args + t->requests[0].first_arg);
 }
 
@@ -535,11 +537,14 @@ static bool run_many(struct worker *w, struct task *t, const struct shard *keep)
     }
     touch_keys(w, t, r);
     const uint16_t *ids = t->shards + r->first_shard;
+    uint16_t *own = r->strayed ? mem_dup(ids, n * sizeof *ids) : NULL; /* its waiter will stand elsewhere, and others may use the list before the last token here is released */
+    if (own) ids = own;
     for (uint32_t i = 0; i < n; i++) task_enter(w, &shards[ids[i]]);
     enum thaw_state cold = thaw_many(w, t, ids, n);
     if (unlikely(cold == THAW_AWAY)) {
         t->held = 0;
         release_many(w, shards, ids, n, keep);
+        mem_free(own);
         thaw_send(w, t);
         return false;
     }
@@ -558,6 +563,7 @@ static bool run_many(struct worker *w, struct task *t, const struct shard *keep)
         if (!go_on) t->end = t->pos;
     }
     release_many(w, shards, ids, n, keep);
+    mem_free(own);
     if (n == 0) engine_release_rest(w);
     return ours;
 }

@@ -30,8 +30,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "command/families.h"
+#include "server/families.h"
 #include "shard/engine.h"
 #include "shard/task.h"
+#include "shard/topology.h"
 #include "shard/wait.h"
 #include "shard/watch.h"
 
@@ -66,6 +68,7 @@ struct client {
 
 struct rig {
     struct engine *engine;
+    struct topology *topology;
     struct command_table *table;
     struct worker *workers[RIG_WORKERS_MAX];
     uint32_t n_workers, n_clients;
@@ -144,16 +147,44 @@ static const struct command rig_rows[] = {
 
 static const struct command_family rig_family = COMMAND_FAMILY(rig_rows);
 
+/* ---- routing of EXEC: the shards of all that is queued and watched */
+
+struct rig_routing {
+    struct task *task;
+    struct request *r;
+};
+
+static void rig_add_shard(void *ctx, uint32_t shard)
+{
+    struct rig_routing *to = ctx;
+    task_add_shard(to->task, to->r, shard);
+}
+
+static void rig_route_again(void *ctx, struct task *t, struct request *r)
+{
+    struct client *c = (struct client *)t;
+    for (uint32_t i = 0; i < c->queued; i++) {
+        struct task probe = {0};
+        const struct request *q = task_add(&probe, c->rig->engine, c->queue[i].cmd, c->queue[i].argv, c->queue[i].argc);
+        if (q->kind == REQUEST_ONE) task_add_shard(t, r, q->shard);
+        for (uint32_t k = 0; k < q->n_shards; k++) task_add_shard(t, r, probe.shards[q->first_shard + k]);
+        task_fini(&probe);
+    }
+    watch_shards(&c->watches, rig_add_shard, &(struct rig_routing){t, r});
+}
+
 /* ---- life */
 
 static inline struct rig *rig_new(uint32_t workers, uint32_t shards)
 {
     const struct command_family families[] = {strings_family, keys_family, expiry_family, lists_family, sets_family,
-                                              zsets_family, zpops_family, rig_family};
+                                              zsets_family, zpops_family, spacecmd_family, rangecmd_family, rig_family};
     struct rig *r = mem_zalloc(sizeof *r);
     clock_calibrate();
     r->table = command_table_new(families, sizeof families / sizeof families[0]);
     r->engine = engine_new(shards, 42, 43, r->table);
+    r->engine->hooks.route = rig_route_again;
+    r->topology = topology_new(r->engine);
     r->engine->ticks_per_ms = UINT64_MAX; /* no worker looks at the clock of its own accord */
     r->n_workers = workers;
     for (uint32_t i = 0; i < workers; i++) {
@@ -232,6 +263,7 @@ static inline void rig_free(struct rig *r)
         engine_fini_worker(r->workers[i]);
         free(r->workers[i]);
     }
+    topology_free(r->topology);
     engine_free(r->engine);
     command_table_free(r->table);
     mem_free(r);
@@ -284,16 +316,6 @@ static inline void __attribute__((format(printf, 2, 3))) rig_queue(struct client
     q->cmd = rig_command(c, q->argv[0]);
 }
 
-struct rig_routing {
-    struct task *task;
-    struct request *r;
-};
-
-static void rig_add_shard(void *ctx, uint32_t shard)
-{
-    struct rig_routing *to = ctx;
-    task_add_shard(to->task, to->r, shard);
-}
 
 /* One EXEC per task, its last request. */
 static inline void rig_exec(struct client *c, bool at_home)
@@ -301,14 +323,7 @@ static inline void rig_exec(struct client *c, bool at_home)
     rig_ask(c, "EXEC");
     struct request *r = &c->task.requests[c->task.n_requests - 1];
     r->at_home = at_home;
-    for (uint32_t i = 0; i < c->queued; i++) {
-        struct task probe = {0};
-        const struct request *q = task_add(&probe, c->rig->engine, c->queue[i].cmd, c->queue[i].argv, c->queue[i].argc);
-        if (q->kind == REQUEST_ONE) task_add_shard(&c->task, r, q->shard);
-        for (uint32_t k = 0; k < q->n_shards; k++) task_add_shard(&c->task, r, probe.shards[q->first_shard + k]);
-        task_fini(&probe);
-    }
-    watch_shards(&c->watches, rig_add_shard, &(struct rig_routing){&c->task, r});
+    rig_route_again(NULL, &c->task, r);
 }
 
 /* ---- running */

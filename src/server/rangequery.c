@@ -1,0 +1,255 @@
+#include "server/rangequery.h"
+
+#include "base/mem.h"
+#include "base/num.h"
+#include "shard/topology.h"
+
+/* ---- arguments */
+
+static bool is_word(struct slice arg, const char *word) { return slice_is(arg, word); }
+
+static bool is_option(struct slice arg, unsigned parts)
+{
+    if (parts & RANGEQUERY_PAGES && (is_word(arg, "limit") || is_word(arg, "cursor"))) return true;
+    return parts & RANGEQUERY_GET && (is_word(arg, "reverse") || is_word(arg, "keysonly"));
+}
+
+static bool fail(struct buf *why, const char *text)
+{
+    if (why) buf_add_str(why, text);
+    return false;
+}
+
+/* '-' and '+' are the ends of the line. */
+static bool parse_bound(struct slice arg, const char *open, struct slice space, struct slice *bound, struct buf *why)
+{
+    *bound = slice_of(NULL, 0);
+    if (arg.n == 1 && arg.p[0] == *open) return true;
+    *bound = arg;
+    struct buf reason = {0};
+    bool ok = spaces_key_fits(space, arg, &reason);
+    if (!ok && why) buf_printf(why, "ERR %.*s", (int)reason.len, reason.p);
+    buf_fini(&reason);
+    return ok;
+}
+
+/* "0" is the beginning; else '>' or '<', for the direction, and a key. */
+static bool use_cursor(struct rangequery *q, struct slice c, struct buf *why)
+{
+    if (c.n == 0 || (c.n == 1 && c.p[0] == '0')) return true;
+    if (c.p[0] != (q->reverse ? '<' : '>')) return fail(why, "ERR invalid cursor: it is not one of this command with these options");
+    struct slice key = slice_of(c.p + 1, c.n - 1);
+    if (q->reverse) {
+        if (!q->end.n || slice_cmp(key, q->end) < 0) q->end = key;
+    } else if (slice_cmp(key, q->start) > 0) {
+        q->start = key;
+    }
+    return true;
+}
+
+static bool parse_option(const struct slice *argv, uint32_t argc, uint32_t *i, unsigned parts, struct rangequery *q, struct slice *cursor, struct buf *why)
+{
+    struct slice arg = argv[*i];
+    if (!is_option(arg, parts)) return fail(why, reply_syntax);
+    if (is_word(arg, "reverse")) return q->reverse = true;
+    if (is_word(arg, "keysonly")) return q->keys_only = true;
+    if (++*i == argc) return fail(why, reply_syntax);
+    if (is_word(arg, "cursor")) {
+        *cursor = argv[*i];
+        return true;
+    }
+    int64_t limit;
+    if (!num_parse_i64(argv[*i], &limit) || limit < 1) return fail(why, "ERR LIMIT must be a positive integer");
+    q->limit = (uint64_t)limit;
+    return true;
+}
+
+/* A prefix may be given as it is written in keys, with the slash behind it. */
+static struct slice without_slash(struct slice s) { return s.n > 1 && s.p[s.n - 1] == '/' ? slice_of(s.p, s.n - 1) : s; }
+
+bool rangequery_parse(const struct slice *argv, uint32_t argc, unsigned parts, struct rangequery *q, struct buf *why)
+{
+    struct slice cursor = slice_of(NULL, 0);
+    *q = (struct rangequery){.space = without_slash(argv[1]), .limit = UINT64_MAX};
+    uint32_t i = 2;
+    if (parts & RANGEQUERY_BOUNDS) {
+        if (i < argc && !is_option(argv[i], parts) && !parse_bound(argv[i++], "-", q->space, &q->start, why)) return false;
+        if (i == 3 && i < argc && !is_option(argv[i], parts) && !parse_bound(argv[i++], "+", q->space, &q->end, why)) return false;
+    }
+    for (; i < argc; i++)
+        if (!parse_option(argv, argc, &i, parts, q, &cursor, why)) return false;
+    return use_cursor(q, cursor, why);
+}
+
+bool rangequery_extent(const struct slice *argv, uint32_t argc, unsigned parts, struct slice *space, struct slice *start, struct slice *end)
+{
+    struct rangequery q;
+    if (!rangequery_parse(argv, argc, parts, &q, NULL)) return false;
+    *space = q.space;
+    *start = q.start;
+    *end = q.end;
+    return true;
+}
+
+void rangequery_cursor(const struct rangequery *q, struct slice key, struct buf *out)
+{
+    buf_add_byte(out, q->reverse ? '<' : '>');
+    buf_add_slice(out, key);
+}
+
+/* ---- where it is */
+
+struct laying_out {
+    struct exec *x;
+    const struct topology *t;
+    struct rangequery_walk *w;
+    bool unordered; /* a shard has not indexed the space yet */
+};
+
+static bool is_empty(const struct rangequery *q) { return q->end.n && slice_cmp(q->start, q->end) >= 0; }
+
+static bool add_piece(void *ctx, const struct space_piece *p)
+{
+    struct laying_out *l = ctx;
+    uint32_t first = p->hashed ? 0 : p->shard, n = p->hashed ? l->x->route->shards : 1;
+    for (uint32_t i = 0; i < n; i++) l->unordered |= !topology_is_ordered(l->t, first + i, l->w->q->space);
+    l->w->pieces = mem_resize(l->w->pieces, (l->w->n_pieces + 1) * sizeof *l->w->pieces);
+    l->w->pieces[l->w->n_pieces++] = (struct rangequery_piece){p->start, p->end, first, n};
+    return true;
+}
+
+static void no_order(struct exec *x, struct slice space)
+{
+    struct buf name = {0};
+    spaces_text_key(&name, space);
+    reply_errorf(&x->out, "ERR the key space %.*s is routed by hash and has no order: SPACE.SET it BUCKET or RANGE first", (int)name.len, name.p);
+    buf_fini(&name);
+}
+
+static bool lay_out(struct exec *x, const struct topology *t, const struct rangequery *q, struct rangequery_walk *w)
+{
+    *w = (struct rangequery_walk){.q = q, .db = x->db, .now_ms = x->now_ms, .stores = x->stores};
+    struct laying_out l = {x, t, w, false};
+    const struct space_map *m = route_map(x->route);
+    struct space_info info = {0};
+    if (m) spaces_info(m, q->space, &info);
+    if (!m || (info.mode == SPACE_HASH && !info.moving)) {
+        no_order(x, q->space);
+        return false;
+    }
+    if (!is_empty(q)) spaces_overlap(m, q->space, q->start, q->end, add_piece, &l);
+    if (!l.unordered) return true;
+    reply_error(&x->out, "TRYAGAIN the key space is being put in order; SPACE.INFO tells how far it is");
+    rangequery_end(w);
+    return false;
+}
+
+bool rangequery_count(struct exec *x, const struct topology *t, const struct rangequery *q, uint64_t *keys, uint64_t *bytes)
+{
+    struct rangequery_walk w;
+    *keys = *bytes = 0;
+    if (!lay_out(x, t, q, &w)) return false;
+    for (uint32_t i = 0; i < w.n_pieces; i++)
+        for (uint32_t s = 0; s < w.pieces[i].n; s++) {
+            const struct rangequery_piece *p = &w.pieces[i];
+            const struct keyindex *k = store_index(x->stores[p->first + s], x->db, q->space);
+            if (!k) continue;
+            *keys += keyindex_count(k, p->start, p->end.n ? &p->end : NULL);
+            *bytes += keyindex_bytes(k, p->start, p->end.n ? &p->end : NULL);
+        }
+    rangequery_end(&w);
+    return true;
+}
+
+/* ---- walking */
+
+static const struct rangequery_piece *piece_of(const struct rangequery_walk *w)
+{
+    return &w->pieces[w->q->reverse ? w->n_pieces - 1 - w->piece : w->piece];
+}
+
+static bool outside(const struct rangequery_walk *w, struct slice key)
+{
+    const struct rangequery_piece *p = piece_of(w);
+    if (w->q->reverse) return slice_cmp(key, p->start) < 0;
+    return p->end.n && slice_cmp(key, p->end) >= 0;
+}
+
+static void settle(const struct rangequery_walk *w, struct rangequery_source *s, struct entry *e)
+{
+    s->e = e && !outside(w, entry_key(e)) ? e : NULL;
+}
+
+static struct entry *first_of(const struct rangequery_walk *w, struct rangequery_source *s)
+{
+    const struct rangequery_piece *p = piece_of(w);
+    if (!w->q->reverse) return keyindex_seek(s->index, p->start, &s->at);
+    return p->end.n ? keyindex_before(s->index, p->end, &s->at) : keyindex_last(s->index, &s->at);
+}
+
+static void open_piece(struct rangequery_walk *w)
+{
+    const struct rangequery_piece *p = piece_of(w);
+    w->n_sources = 0;
+    w->given = NULL;
+    for (uint32_t i = 0; i < p->n; i++) {
+        struct store *store = w->stores[p->first + i];
+        const struct keyindex *index = store_index(store, w->db, w->q->space);
+        if (!index) continue;
+        struct rangequery_source *s = &w->sources[w->n_sources++];
+        *s = (struct rangequery_source){.store = store, .index = index};
+        settle(w, s, first_of(w, s));
+    }
+}
+
+bool rangequery_begin(struct exec *x, const struct topology *t, const struct rangequery *q, struct rangequery_walk *w)
+{
+    if (!lay_out(x, t, q, w)) return false;
+    w->sources = mem_alloc(x->route->shards * sizeof *w->sources);
+    if (w->n_pieces) open_piece(w);
+    return true;
+}
+
+static struct rangequery_source *nearest(struct rangequery_walk *w)
+{
+    struct rangequery_source *best = NULL;
+    for (uint32_t i = 0; i < w->n_sources; i++) {
+        struct rangequery_source *s = &w->sources[i];
+        if (!s->e) continue;
+        int order = best ? slice_cmp(entry_key(s->e), entry_key(best->e)) : -1;
+        if (!best || (w->q->reverse ? order > 0 : order < 0)) best = s;
+    }
+    return best;
+}
+
+static bool has_expired(const struct rangequery_walk *w, const struct entry *e)
+{
+    int64_t at = entry_expiry_ms(e);
+    return at && at <= w->now_ms;
+}
+
+struct entry *rangequery_next(struct rangequery_walk *w, struct store **store)
+{
+    while (w->piece < w->n_pieces) {
+        if (w->given) settle(w, w->given, w->q->reverse ? keyindex_prev(&w->given->at) : keyindex_next(&w->given->at));
+        w->given = nearest(w);
+        if (!w->given) {
+            if (++w->piece < w->n_pieces) open_piece(w);
+            continue;
+        }
+        if (has_expired(w, w->given->e)) continue;
+        *store = w->given->store;
+        return w->given->e;
+    }
+    return NULL;
+}
+
+void rangequery_refresh(struct rangequery_walk *w, struct slice key) { w->given->e = keyindex_seek(w->given->index, key, &w->given->at); }
+
+void rangequery_end(struct rangequery_walk *w)
+{
+    mem_free(w->pieces);
+    mem_free(w->sources);
+    w->pieces = NULL;
+    w->sources = NULL;
+}

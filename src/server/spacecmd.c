@@ -1,0 +1,240 @@
+/* SPACE.SET, SPACE.LIST, SPACE.INFO; RANGE.MAP, RANGE.SPLIT, RANGE.MERGE, RANGE.MOVE: what key spaces there are, how they are routed, and changing that. */
+#include "base/num.h"
+#include "route/keyspace.h"
+#include "server/families.h"
+#include "shard/engine.h"
+#include "shard/topology.h"
+#include "store/keyindex.h"
+
+static struct topology *topology_of(struct exec *x) { return engine_worker_of(x)->engine->topology; }
+
+/* ---- changing: all shards are held */
+
+static void refuse(struct exec *x, enum spaces_error error, const struct buf *why)
+{
+    reply_errorf(&x->out, "%s %.*s", error == SPACES_MOVING ? "TRYAGAIN" : "ERR", (int)why->len, why->p);
+}
+
+/* Puts the new map into force, or answers why there is none. */
+static void put(struct exec *x, struct space_map *next, enum spaces_error error, const struct buf *why)
+{
+    struct topology *t = topology_of(x);
+    if (!next) {
+        refuse(x, error, why);
+        return;
+    }
+    topology_put(t, engine_worker_of(x), next);
+    x->ops++; /* records have changed: the answer waits for the log */
+    reply_ok(&x->out);
+}
+
+static bool has_keys(const struct exec *x)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < x->route->shards; i++)
+        for (uint16_t db = 0; db < STORE_DBS; db++) n += store_keys(x->stores[i], db);
+    return n > 0;
+}
+
+/* The shard that a space begins in: where the hash of its name says, so that spaces spread. */
+static uint32_t first_shard(const struct exec *x, struct slice name) { return route_shard(x->route, keyhash(name, x->route->seed)); }
+
+static struct space_map *set_mode(struct exec *x, struct slice name, enum space_mode mode, enum spaces_error *error, struct buf *why)
+{
+    struct topology *t = topology_of(x);
+    const struct space_map *m = topology_map(t);
+    struct space_map *next = mode == SPACE_HASH ? NULL : spaces_retitle(m, name, mode, error, NULL);
+    if (next || (mode != SPACE_HASH && *error == SPACES_SAME)) return next;
+    struct range_desc whole = {.id = mode == SPACE_HASH ? 0 : topology_new_id(t), .generation = 1, .shard = first_shard(x, name)};
+    return spaces_set_mode(m, name, mode, &whole, mode != SPACE_HASH, !has_keys(x), error, why);
+}
+
+static void space_set(struct exec *x)
+{
+    enum space_mode mode;
+    enum spaces_error error = SPACES_OK;
+    struct buf why = {0};
+    if (!space_mode_parse(x->argv[2], &mode)) {
+        reply_error(&x->out, "ERR the mode of a key space is HASH, BUCKET or RANGE");
+        return;
+    }
+    struct space_map *next = set_mode(x, x->argv[1], mode, &error, &why);
+    if (!next && error == SPACES_SAME) reply_ok(&x->out);
+    else put(x, next, error, &why);
+    buf_fini(&why);
+}
+
+static void range_split(struct exec *x)
+{
+    struct topology *t = topology_of(x);
+    const struct space_map *m = topology_map(t);
+    enum spaces_error error = SPACES_OK;
+    struct buf why = {0};
+    const struct range_desc *d = spaces_range_of(m, x->argv[1], x->argv[2]);
+    struct space_map *next = spaces_split(m, x->argv[1], x->argv[2], topology_new_id(t), d ? d->shard : 0, &error, &why);
+    put(x, next, error, &why);
+    buf_fini(&why);
+}
+
+static void range_merge(struct exec *x)
+{
+    enum spaces_error error = SPACES_OK;
+    struct buf why = {0};
+    put(x, spaces_merge(topology_map(topology_of(x)), x->argv[1], x->argv[2], &error, &why), error, &why);
+    buf_fini(&why);
+}
+
+static void range_move(struct exec *x)
+{
+    const struct space_map *m = topology_map(topology_of(x));
+    enum spaces_error error = SPACES_NO_RANGE;
+    struct buf why = {0};
+    int64_t shard;
+    if (!exec_arg_i64(x, x->argv[3], &shard)) return;
+    struct space_map *next = NULL;
+    const struct range_desc *d = spaces_range_of(m, x->argv[1], x->argv[2]);
+    if (!d) buf_add_str(&why, "the key space has no ranges: SPACE.SET it BUCKET or RANGE first");
+    else if (shard < 0 || shard >= (int64_t)x->route->shards) buf_printf(&why, "there are shards 0 to %u", x->route->shards - 1);
+    else next = spaces_move(m, x->argv[1], d->id, (uint32_t)shard, &error, &why);
+    put(x, next, error, &why);
+    buf_fini(&why);
+}
+
+/* ---- showing */
+
+static void add_text(struct reply *r, const char *name, const char *value)
+{
+    reply_bulk_str(r, name);
+    reply_bulk_str(r, value);
+}
+
+static void add_int(struct reply *r, const char *name, uint64_t value)
+{
+    reply_bulk_str(r, name);
+    reply_int(r, (int64_t)value);
+}
+
+static void add_bound(struct reply *r, const char *name, struct slice bound, const char *open)
+{
+    reply_bulk_str(r, name);
+    reply_bulk(r, bound.n ? bound : slice_str(open));
+}
+
+/* Keys and bytes of [start, end) in one shard, in all databases. */
+static void weigh(const struct store *s, struct slice space, struct slice start, struct slice end, uint64_t *keys, uint64_t *bytes)
+{
+    for (uint16_t db = 0; db < STORE_DBS; db++) {
+        const struct keyindex *k = store_index(s, db, space);
+        if (!k) continue;
+        *keys += keyindex_count(k, start, end.n ? &end : NULL);
+        *bytes += keyindex_bytes(k, start, end.n ? &end : NULL);
+    }
+}
+
+static void add_range(struct exec *x, struct slice space, const struct range_desc *d)
+{
+    struct reply *r = &x->out;
+    uint64_t keys = 0, bytes = 0;
+    weigh(x->stores[d->shard], space, d->start, d->end, &keys, &bytes);
+    if (d->moving) weigh(x->stores[d->to_shard], space, d->start, d->end, &keys, &bytes);
+    reply_map(r, d->moving ? 10 : 8);
+    reply_bulk_str(r, "space");
+    reply_bulk(r, space);
+    add_int(r, "id", d->id);
+    add_bound(r, "start", d->start, "-");
+    add_bound(r, "end", d->end, "+");
+    add_int(r, "shard", d->shard);
+    add_int(r, "generation", d->generation);
+    add_int(r, "keys", keys);
+    add_int(r, "bytes", bytes);
+    if (!d->moving) return;
+    add_int(r, "to-shard", d->to_shard);
+    add_bound(r, "boundary", d->boundary, "-");
+}
+
+static size_t add_ranges(struct exec *x, const struct space *s)
+{
+    struct space_info info;
+    spaces_describe(s, &info);
+    for (uint32_t i = 0; i < info.n_ranges; i++) add_range(x, info.name, spaces_range(s, false, i));
+    for (uint32_t i = 0; i < info.n_to; i++) add_range(x, info.name, spaces_range(s, true, i));
+    return info.n_ranges + info.n_to;
+}
+
+static void range_map(struct exec *x)
+{
+    const struct space_map *m = topology_map(topology_of(x));
+    const struct space *one = x->argc > 1 ? spaces_find(m, x->argv[1]) : NULL;
+    if (x->argc > 2) {
+        exec_wrong_arity(x);
+        return;
+    }
+    size_t mark = reply_open(&x->out), n = 0;
+    if (one) n = add_ranges(x, one);
+    for (uint32_t i = 0; x->argc == 1 && i < m->n_spaces; i++) n += add_ranges(x, m->spaces[i]);
+    reply_close_array(&x->out, mark, n);
+}
+
+static void add_space(struct exec *x, const struct space_info *info)
+{
+    struct reply *r = &x->out;
+    const struct topology *t = topology_of(x);
+    uint64_t keys = 0, bytes = 0;
+    bool ordered = true;
+    for (uint32_t i = 0; i < x->route->shards; i++) {
+        weigh(x->stores[i], info->name, SLICE(""), SLICE(""), &keys, &bytes);
+        ordered &= topology_is_ordered(t, i, info->name);
+    }
+    bool by_hash = info->mode == SPACE_HASH && !info->moving;
+    reply_map(r, (by_hash ? 3 : 6) + (info->moving ? 2 : 0));
+    reply_bulk_str(r, "space");
+    reply_bulk(r, info->name);
+    add_text(r, "mode", space_mode_name(info->mode));
+    add_int(r, "generation", info->generation);
+    if (!by_hash) {
+        add_text(r, "state", info->moving ? "moving" : ordered ? "ready" : "being put in order");
+        add_int(r, "keys", keys); /* as far as they are in order */
+        add_int(r, "bytes", bytes);
+    }
+    if (!info->moving) return;
+    add_text(r, "to-mode", space_mode_name(info->to_mode));
+    add_bound(r, "boundary", info->boundary, "-");
+}
+
+static void space_info(struct exec *x)
+{
+    struct space_info info;
+    spaces_info(topology_map(topology_of(x)), x->argv[1], &info);
+    info.name = x->argv[1];
+    add_space(x, &info);
+}
+
+static void space_list(struct exec *x)
+{
+    const struct space_map *m = topology_map(topology_of(x));
+    reply_array(&x->out, m->n_spaces);
+    for (uint32_t i = 0; i < m->n_spaces; i++) {
+        struct space_info info;
+        spaces_describe(m->spaces[i], &info);
+        add_space(x, &info);
+    }
+}
+
+static const struct command rows[] = {
+    {.name = "space.set", .fn = space_set, .arity = 3, .class = CLASS_ALL, .flags = CMD_WRITE, .group = "space", .since = "7.2.0",
+     .summary = "Sets how a key space, the keys that have this name before their last slash, is routed; its keys move on line.", .args = "space HASH | BUCKET | RANGE"},
+    {.name = "space.list", .fn = space_list, .arity = 1, .class = CLASS_ALL, .flags = CMD_READONLY, .group = "space", .since = "7.2.0",
+     .summary = "The key spaces that were set, with what SPACE.INFO tells of each.", .args = ""},
+    {.name = "space.info", .fn = space_info, .arity = 2, .class = CLASS_ALL, .flags = CMD_READONLY, .group = "space", .since = "7.2.0",
+     .summary = "How a key space is routed, what it holds and, while it moves, how far that is.", .args = "space"},
+    {.name = "range.map", .fn = range_map, .arity = -1, .class = CLASS_ALL, .flags = CMD_READONLY, .group = "range", .since = "7.2.0",
+     .summary = "The ranges of a key space, or of all: bounds, shard, generation, keys and bytes.", .args = "[space]"},
+    {.name = "range.split", .fn = range_split, .arity = 3, .class = CLASS_ALL, .flags = CMD_WRITE, .group = "range", .since = "7.2.0",
+     .summary = "Cuts the range that holds a key in two, before that key; no data moves.", .args = "space key"},
+    {.name = "range.merge", .fn = range_merge, .arity = 3, .class = CLASS_ALL, .flags = CMD_WRITE, .group = "range", .since = "7.2.0",
+     .summary = "Joins the range that begins at a key with the one before it; both must be in one shard.", .args = "space key"},
+    {.name = "range.move", .fn = range_move, .arity = 4, .class = CLASS_ALL, .flags = CMD_WRITE, .group = "range", .since = "7.2.0",
+     .summary = "Moves the range that holds a key to another shard, on line.", .args = "space key shard"},
+};
+
+const struct command_family spacecmd_family = COMMAND_FAMILY(rows);

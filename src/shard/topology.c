@@ -1,0 +1,362 @@
+#include "shard/topology.h"
+
+#include <errno.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/le.h"
+#include "base/mem.h"
+#include "route/spacerecord.h"
+#include "shard/carry.h"
+#include "shard/task.h"
+
+enum {
+    ORDER_ENTRIES = 2000, /* of a store, looked at in one slice */
+};
+
+static const char id_counter[] = "counter/range"; /* in shard 0's system database: the next id, u64 little endian */
+
+struct unordered { /* a space whose keys are not all in the index yet */
+    uint64_t stamp;
+    struct buf name;
+};
+
+struct ordering { /* of one shard, under its token */
+    _Atomic uint64_t wanted, done; /* stamps of changes; any thread may look */
+    uint64_t walks_for;            /* the stamp that the walk under way takes in; 0: none is */
+    struct store_ordering at;
+    struct unordered *unordered;
+    uint32_t n, cap;
+};
+
+struct topology {
+    struct engine *engine;
+    struct space_map *empty;    /* what changes are made from before the first one */
+    struct ordering *orderings; /* of each shard */
+    struct task slice;          /* worker 0's */
+    struct mail again;
+    bool running;
+    bool stalled;  /* the last slice could not go on: not before the next tick */
+    atomic_bool busy;
+    struct topology_stats stats; /* relaxed; one writer at a time */
+};
+
+/* ---- what is ordered */
+
+static bool space_is_ordered(const struct space_map *m, struct slice name)
+{
+    struct space_info info;
+    const struct space *s = spaces_find(m, name);
+    if (!s) return false;
+    spaces_describe(s, &info);
+    return info.mode != SPACE_HASH || (info.moving && info.to_mode != SPACE_HASH);
+}
+
+static bool asked_if_ordered(void *ctx, struct slice space)
+{
+    const struct engine *e = ctx;
+    const struct space_map *m = route_map(&e->route);
+    return m && space_is_ordered(m, space);
+}
+
+/* From the first ordered space on, the stores ask. All tokens are held. */
+static void have_stores_ask(struct engine *e)
+{
+    for (uint32_t i = 0; i < e->route.shards; i++) {
+        e->stores[i]->is_ordered = asked_if_ordered;
+        e->stores[i]->is_ordered_ctx = e;
+    }
+}
+
+bool topology_is_ordered(const struct topology *t, uint32_t shard, struct slice space)
+{
+    const struct space_map *m = route_map(&t->engine->route);
+    const struct ordering *o = &t->orderings[shard];
+    if (!m || !space_is_ordered(m, space)) return false;
+    for (uint32_t i = 0; i < o->n; i++)
+        if (slice_eq(buf_slice(&o->unordered[i].name), space)) return false;
+    return true;
+}
+
+/* ---- life */
+
+struct topology *topology_new(struct engine *e)
+{
+    struct topology *t = mem_zalloc(sizeof *t);
+    t->engine = e;
+    t->orderings = mem_zalloc(e->route.shards * sizeof *t->orderings);
+    t->empty = spaces_new(&e->route, SPACE_HASH, NULL, 0, 0);
+    e->topology = t;
+    return t;
+}
+
+void topology_free(struct topology *t)
+{
+    for (uint32_t i = 0; i < t->engine->route.shards; i++) {
+        for (uint32_t k = 0; k < t->orderings[i].n; k++) buf_fini(&t->orderings[i].unordered[k].name);
+        mem_free(t->orderings[i].unordered);
+    }
+    mem_free(t->orderings);
+    task_fini(&t->slice);
+    t->engine->topology = NULL;
+    spaces_unref(t->empty);
+    mem_free(t);
+}
+
+static const struct entry *find_record(const struct topology *t, uint32_t shard, struct slice key)
+{
+    struct place at;
+    store_peek(t->engine->stores[shard], STORE_SYSTEM_DB, keyhash(key, t->engine->route.seed), key, &at);
+    return at.e;
+}
+
+static void put(const struct topology *t, uint32_t shard, enum op_kind kind, struct slice key, struct slice value)
+{
+    store_apply(t->engine->stores[shard], &(struct op){.kind = kind, .db = STORE_SYSTEM_DB, .key = key, .value = value}, NULL);
+}
+
+uint64_t topology_new_id(struct topology *t)
+{
+    struct slice key = slice_of(id_counter, sizeof id_counter - 1);
+    const struct entry *e = find_record(t, 0, key);
+    uint64_t id = e && entry_value(e).n == 8 ? le_u64(entry_value(e).p) : spaces_max_id(topology_map(t)) + 1;
+    struct buf next = {0};
+    le_add_u64(&next, id + 1);
+    put(t, 0, OP_SET, key, buf_slice(&next));
+    buf_fini(&next);
+    return id;
+}
+
+/* ---- from records to a map */
+
+struct records {
+    struct spacerecord *r;
+    uint32_t n, cap;
+};
+
+static void collect(struct records *all, uint32_t shard, const struct store *s)
+{
+    const struct db *db = s->dbs[STORE_SYSTEM_DB];
+    struct table_iter it;
+    if (!db) return;
+    table_iter_init(&it, &db->keys);
+    for (struct entry *e; (e = table_iter_next(&it));) {
+        if (spacerecord_kind(entry_key(e)) == SPACERECORD_NONE) continue;
+        if (all->n == all->cap) {
+            all->cap = all->cap * 2 + 64;
+            all->r = mem_resize(all->r, all->cap * sizeof *all->r);
+        }
+        all->r[all->n++] = (struct spacerecord){shard, entry_key(e), entry_value(e)};
+    }
+}
+
+int topology_load(struct topology *t, struct buf *error)
+{
+    struct engine *e = t->engine;
+    struct records all = {0};
+    for (uint32_t i = 0; i < e->route.shards; i++) collect(&all, i, e->stores[i]);
+    struct space_map *m = all.n ? spacerecord_map(&t->empty->route, SPACE_HASH, 1, all.r, all.n, error) : NULL;
+    mem_free(all.r);
+    if (!all.n) return 0;
+    if (!m) return -EINVAL;
+    engine_set_map(e, NULL, m);
+    have_stores_ask(e);
+    for (uint32_t i = 0; i < e->route.shards; i++) {
+        struct store_ordering at = {0};
+        while (store_order_step(e->stores[i], &at, ORDER_ENTRIES)) {}
+    }
+    atomic_store(&t->busy, true); /* a move may be half done */
+    return 0;
+}
+
+/* ---- changes */
+
+const struct space_map *topology_map(struct topology *t)
+{
+    const struct space_map *m = route_map(&t->engine->route);
+    return m ? m : t->empty;
+}
+
+static void put_record(void *ctx, const struct spacerecord *r, bool remove)
+{
+    put(ctx, r->shard, remove ? OP_DEL : OP_SET, r->key, r->value);
+}
+
+static void want_order(struct ordering *o, struct slice name, bool index)
+{
+    uint64_t stamp = atomic_fetch_add(&o->wanted, 1) + 1;
+    if (!index) return;
+    if (o->n == o->cap) {
+        o->cap = o->cap * 2 + 4;
+        o->unordered = mem_resize(o->unordered, o->cap * sizeof *o->unordered);
+    }
+    struct unordered *u = &o->unordered[o->n++];
+    *u = (struct unordered){.stamp = stamp};
+    buf_add_slice(&u->name, name);
+}
+
+/* Spaces that are ordered in one of the maps and not in the other. Only changes of a mode, which are made with all tokens, make such. */
+static void note_orders(struct topology *t, const struct space_map *before, const struct space_map *next)
+{
+    for (uint32_t i = 0; i < next->n_spaces; i++) {
+        struct space_info info;
+        spaces_describe(next->spaces[i], &info);
+        bool was = space_is_ordered(before, info.name), is = space_is_ordered(next, info.name);
+        for (uint32_t s = 0; was != is && s < t->engine->route.shards; s++) {
+            CHECK(atomic_load(&t->engine->shards[s].token));
+            have_stores_ask(t->engine);
+            want_order(&t->orderings[s], info.name, is);
+        }
+    }
+}
+
+void topology_put(struct topology *t, struct worker *w, struct space_map *next)
+{
+    const struct space_map *before = topology_map(t);
+    spacerecord_diff(before, next, put_record, t);
+    note_orders(t, before, next);
+    engine_set_map(t->engine, w, next);
+    atomic_store(&t->busy, true);
+}
+
+/* ---- ordering */
+
+static void ordered(struct ordering *o)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < o->n; i++) {
+        if (o->unordered[i].stamp > o->walks_for) o->unordered[kept++] = o->unordered[i];
+        else buf_fini(&o->unordered[i].name);
+    }
+    o->n = kept;
+    atomic_store(&o->done, o->walks_for);
+    o->walks_for = 0;
+}
+
+/* A walk that a change overtakes goes on to its end, and another one follows. */
+static void order_slice(struct topology *t, uint32_t shard)
+{
+    struct ordering *o = &t->orderings[shard];
+    if (!o->walks_for) {
+        o->walks_for = atomic_load(&o->wanted);
+        o->at = (struct store_ordering){0};
+    }
+    STAT_ADD(t->stats.ordered, ORDER_ENTRIES);
+    if (!store_order_step(t->engine->stores[shard], &o->at, ORDER_ENTRIES)) ordered(o);
+}
+
+/* The first shard whose key indexes are not what the map wants. */
+static bool must_order(const struct topology *t, uint32_t *shard)
+{
+    for (*shard = 0; *shard < t->engine->route.shards; ++*shard)
+        if (atomic_load(&t->orderings[*shard].done) < atomic_load(&t->orderings[*shard].wanted)) return true;
+    return false;
+}
+
+/* ---- moving */
+
+/* Carries some keys, and the boundary behind them. */
+static void move_slice(struct topology *t, struct worker *w, const struct carry_job *job)
+{
+    struct carry_result r;
+    int64_t start = clock_mono_us();
+    struct space_map *next = carry_slice(t->engine, topology_map(t), job, &r);
+    t->stalled = !next;
+    if (next) topology_put(t, w, next);
+    int64_t us = clock_mono_us() - start;
+    STAT_ADD(t->stats.moved_keys, r.keys);
+    STAT_ADD(t->stats.moved_bytes, r.bytes);
+    STAT_ADD(t->stats.moves, r.done);
+    STAT_ADD(t->stats.unreadable, r.unreadable);
+    STAT_ADD(t->stats.slices, 1);
+    if ((uint64_t)us > STAT_GET(t->stats.longest_slice_us)) STAT_ADD(t->stats.longest_slice_us, (uint64_t)us - t->stats.longest_slice_us);
+}
+
+static bool next_move(struct topology *t, struct carry_job *job)
+{
+    const struct space_map *m = route_map(&t->engine->route);
+    return m && carry_find(m, job);
+}
+
+/* ---- slices: with their tokens */
+
+static void run_slice(struct worker *w, struct task *task)
+{
+    struct topology *t = task->session;
+    struct carry_job job;
+    uint32_t shard;
+    if (must_order(t, &shard)) {
+        if (carry_has_token(shard, task->shards, task->n_shards)) order_slice(t, shard);
+    } else if (next_move(t, &job) && carry_has_tokens(&job, t->engine, task->shards, task->n_shards)) {
+        move_slice(t, w, &job);
+    }
+}
+
+static void slice_came_home(struct worker *w, struct task *task);
+
+/* Makes the next slice, with the tokens that it needs; false: nothing is to be done. What is looked at here without a token is looked at again under it. */
+static bool prepare_slice(struct topology *t)
+{
+    struct carry_job job;
+    uint32_t shards[3] = {0}, n = 1;
+    task_fini(&t->slice);
+    t->slice = (struct task){0};
+    bool order = must_order(t, &shards[0]);
+    if (!order) {
+        shards[0] = 0; /* maps change under its token */
+        if (!next_move(t, &job)) return false;
+        shards[n++] = job.from;
+        shards[n++] = job.to;
+    }
+    if (!order && job.all_shards) task_init_all(&t->slice, t->engine, run_slice);
+    else task_init_some(&t->slice, t->engine, shards, n, run_slice);
+    t->slice.session = t;
+    t->slice.home = 0;
+    t->slice.finish = slice_came_home;
+    return true;
+}
+
+/* Between two slices worker 0 does whatever else has come. */
+static void go_on(struct worker *w, struct mail *m)
+{
+    struct topology *t = (struct topology *)((char *)m - offsetof(struct topology, again));
+    t->running = false;
+    topology_tick(t, w);
+}
+
+static void slice_came_home(struct worker *w, struct task *task)
+{
+    struct topology *t = task->session;
+    if (t->stalled) {
+        t->stalled = t->running = false;
+        return;
+    }
+    t->again.to_worker = go_on;
+    engine_send(t->engine, 0, &t->again);
+}
+
+void topology_tick(struct topology *t, struct worker *w)
+{
+    if (t->running || !atomic_load(&t->busy)) return;
+    atomic_store(&t->busy, false); /* before looking: a change meanwhile sets it again */
+    if (!prepare_slice(t)) return;
+    atomic_store(&t->busy, true);
+    t->running = true;
+    if (task_start(w, &t->slice)) slice_came_home(w, &t->slice);
+}
+
+bool topology_busy(const struct topology *t) { return atomic_load(&t->busy); }
+
+bool topology_step(struct topology *t, struct worker *w)
+{
+    if (!prepare_slice(t)) return false;
+    bool done = task_start(w, &t->slice);
+    CHECK(done);
+    return true;
+}
+
+void topology_stats(const struct topology *t, struct topology_stats *out)
+{
+    *out = (struct topology_stats){STAT_GET(t->stats.ordered),   STAT_GET(t->stats.moved_keys), STAT_GET(t->stats.moved_bytes),      STAT_GET(t->stats.moves),
+                                   STAT_GET(t->stats.slices), STAT_GET(t->stats.longest_slice_us), STAT_GET(t->stats.unreadable)};
+}

@@ -1,0 +1,53 @@
+/* The topology of a node's own shards: which key space, and which range of it, is where; and how that changes while the server runs.
+ *
+ * What is in force is the engine's map (route/spaces.h). What is durable are its records in the system databases (route/spacerecord.h): a change applies their ops and puts the new map into force under
+ * the same tokens, so the log has the one with the other. Shard 0's token is always among them: changes follow each other.
+ *
+ * Two kinds of work follow from a change and are done in slices, between which everything else goes on:
+ *   ordering   every store's key index is brought in line with the map: a space that is ordered now is indexed, one that is not is dropped
+ *   moving     keys are carried to where they belong, from the lowest on, and the boundary behind them; keys, descriptor and map change in one slice, so a crash anywhere leaves a state that routes
+ * A move waits for the ordering that it needs, begins by itself, and goes on after a restart.
+ *
+ * Changes are made by whoever holds the tokens; the slices run as tasks of worker 0. Without a running server (tests) topology_step does them. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shard/engine.h"
+
+struct topology;
+
+struct topology_stats { /* any thread */
+    uint64_t ordered;        /* entries looked at by orderings */
+    uint64_t moved_keys, moved_bytes;
+    uint64_t moves, slices;  /* moves that are done; slices of moving */
+    uint64_t longest_slice_us;
+    uint64_t unreadable;     /* slices that stopped at a cold value that cannot be read */
+};
+
+/* Keeps e; its stores ask from now on which keys are ordered. The engine's workers need not be there yet. */
+struct topology *topology_new(struct engine *e);
+void topology_free(struct topology *t);
+
+/* The stores have been loaded, and no worker touches them: the map comes into force and every ordered key is indexed. Gives 0, or -EINVAL and which record does not fit. */
+int topology_load(struct topology *t, struct buf *error);
+
+/* ---- with the tokens of shard 0 and of every shard whose records or keys the change concerns */
+
+/* The map to make changes from: that in force, or one without any spaces. */
+const struct space_map *topology_map(struct topology *t);
+uint64_t topology_new_id(struct topology *t); /* never given before, on this data directory */
+/* Puts a map into force that was made from topology_map, and its records into the stores. Takes it. w as in engine_set_map. */
+void topology_put(struct topology *t, struct worker *w, struct space_map *next);
+
+/* With this shard's token: all its keys of the space are in its key index. False: the space is not ordered, or not yet. */
+bool topology_is_ordered(const struct topology *t, uint32_t shard, struct slice space);
+
+/* ---- the work that follows */
+
+void topology_tick(struct topology *t, struct worker *w); /* worker 0, now and then and after changes: sets the slices going if there are any to do */
+bool topology_busy(const struct topology *t);             /* any thread: there is, or may be */
+/* One slice, here and now, with every token at hand: for tests without workers' loops. False: nothing is left to do. */
+bool topology_step(struct topology *t, struct worker *w);
+
+void topology_stats(const struct topology *t, struct topology_stats *out);
