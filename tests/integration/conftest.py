@@ -3,7 +3,7 @@
 Fixtures: `server` is a running Sherd, parametrised where needed by
     @pytest.mark.parametrize("server", [{"workers": 4, "args": ["--maxmemory", "1mb"]}], indirect=True)
 `make_server(workers=2, args=[...], data=path)` starts as many as a test wants; `redis_reference` is a real Redis to compare with.
-SHERD_BIN chooses the binary (a sanitizer build, for instance). A server's log is shown when its test fails.
+SHERD_BIN chooses the binary (a sanitizer build, for instance); TEST_PATIENCE=6 waits six times as long for it. A server's log is shown when its test fails.
 """
 import os
 import shutil
@@ -18,7 +18,11 @@ import redis
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SHERD = os.environ.get("SHERD_BIN") or os.path.join(ROOT, "build", "sherd")
-START_SECONDS = 60  # sanitizer builds on a busy machine
+# How long something that should come is waited for: more where a slow build runs on a busy machine.
+PATIENCE = int(os.environ.get("TEST_PATIENCE", 1))
+START_SECONDS = 60 * PATIENCE
+ANSWER_SECONDS = 20 * PATIENCE
+STOP_SECONDS = 20 * PATIENCE
 
 
 def clean_env():
@@ -130,7 +134,7 @@ class Process:
 
     def client(self, **options):
         options.setdefault("decode_responses", True)
-        options.setdefault("socket_timeout", 20)
+        options.setdefault("socket_timeout", ANSWER_SECONDS)
         return redis.Redis(host="127.0.0.1", port=self.port, **options)
 
     def raw(self, timeout=10):
@@ -139,7 +143,7 @@ class Process:
     def running(self):
         return self.process.poll() is None
 
-    def stop(self, timeout=20):
+    def stop(self, timeout=STOP_SECONDS):
         """SIGTERM; gives the exit code."""
         if self.running():
             self.process.send_signal(signal.SIGTERM)
