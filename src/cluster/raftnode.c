@@ -117,16 +117,19 @@ static void add_group(struct raftnode *n, uint32_t group, uint64_t applied)
     n->groups[at] = g;
 }
 
-static bool exists(const struct raftnode *n, uint32_t group)
+/* Why a group cannot begin here; 0: it can. Its end in the log must not stand in the batch in which it begins again. */
+static int bars_group(const struct raftnode *n, uint32_t group)
 {
     struct raftlog_state st;
-    return raftnode_group(n, group) || raftlog_state(n->log, group, &st);
+    if (raftnode_group(n, group) || raftlog_state(n->log, group, &st)) return -EEXIST;
+    return n->drop_batch == raftlog_open_batch(n->log) ? -EAGAIN : 0;
 }
 
 int raftnode_group_create(struct raftnode *n, uint32_t group, const struct raftnode_member *members, uint32_t count)
 {
-    if (exists(n, group)) return -EEXIST;
     struct raftnode_members m = {.index = 1};
+    int rc = bars_group(n, group);
+    if (rc < 0) return rc;
     if (count == 0 || count > RAFTNODE_MEMBERS_MAX) return -EINVAL;
     for (uint32_t i = 0; i < count; i++) {
         if (members[i].node == 0 || members[i].role == RAFTNODE_GONE || raftmember_role(&m, members[i].node) != RAFTNODE_GONE) return -EINVAL;
@@ -146,7 +149,8 @@ int raftnode_group_create(struct raftnode *n, uint32_t group, const struct raftn
 
 int raftnode_group_join(struct raftnode *n, uint32_t group)
 {
-    if (exists(n, group)) return -EEXIST;
+    int rc = bars_group(n, group);
+    if (rc < 0) return rc;
     raftlog_put_hard_state(n->log, group, 0, 0);
     add_group(n, group, 0);
     return 0;
@@ -169,6 +173,7 @@ int raftnode_group_drop(struct raftnode *n, uint32_t group)
     uint32_t at = group_place(n, group);
     memmove(n->groups + at, n->groups + at + 1, (--n->n_groups - at) * sizeof *n->groups);
     raftlog_put_gone(n->log, group);
+    n->drop_batch = raftlog_open_batch(n->log);
     n->queued_bytes -= g->queue.len;
     g->dropped = true;
     raftnode_soil(g);

@@ -1,0 +1,562 @@
+/* Raft groups of a node, call by call. What they do under faults is the simulator's (tests/sim). */
+#include "raftrig.h"
+
+#include "base/rng.h"
+#include "cluster/raftlib.h"
+#include "cluster/raftmember.h"
+#include "cluster/wireraft.h"
+
+static struct rig_node *new_leader(struct rig *r, uint32_t group)
+{
+    rig_run(r, 3000);
+    struct rig_node *n = rig_leader(r, group);
+    assert_non_null(n);
+    return n;
+}
+
+static struct rig_node *follower_of(struct rig *r, const struct rig_node *leader) { return &r->n[leader->id % 3 + 1]; }
+
+static void a_group_of_one_leads_at_once_and_commits_what_is_durable(void **state)
+{
+    struct rig *r = rig_new(1);
+    struct rig_node *n = &r->n[1];
+    rig_create(r, 3, 1);
+    rig_settle(r);
+    assert_int_equal(n->g[3].state, RAFTNODE_LEADER);
+    assert_int_equal(n->g[3].handed, 2); /* its members, and the barrier of its reign */
+    n->slow_disk = true;
+    assert_int_equal(rig_submit(n, 3, "a"), 3);
+    rig_settle(r);
+    assert_int_equal(n->g[3].handed, 2);
+    n->slow_disk = false;
+    rig_settle(r);
+    assert_int_equal(n->g[3].handed, 3);
+    raftnode_read(n->raft, 3, 1);
+    rig_settle(r);
+    assert_int_equal(n->reads_ok, 1);
+    assert_int_equal(n->read_index, 3);
+    rig_free(r);
+}
+
+static void the_only_voter_takes_a_new_term_with_every_start(void **state)
+{
+    struct rig *r = rig_new(1);
+    rig_create(r, 0, 1);
+    rig_settle(r);
+    uint64_t term = r->n[1].g[0].term;
+    rig_stop(r, 1);
+    assert_true(rig_start(r, 1));
+    assert_int_equal(raftnode_group_resume(r->n[1].raft, 0, 0), 0);
+    rig_settle(r);
+    assert_int_equal(r->n[1].g[0].state, RAFTNODE_LEADER);
+    assert_true(r->n[1].g[0].term > term);
+    rig_free(r);
+}
+
+static void three_nodes_elect_one_leader_and_are_handed_the_same(void **state)
+{
+    struct rig *r = rig_new(3);
+    rig_create(r, 0, 3);
+    struct rig_node *leader = new_leader(r, 0);
+    for (int i = 0; i < 100; i++) rig_submit(leader, 0, i % 2 ? "odd" : "even");
+    rig_run(r, 200);
+    for (uint64_t id = 1; id <= 3; id++) {
+        assert_int_equal(r->n[id].g[0].leader, leader->id);
+        assert_int_equal(r->n[id].g[0].handed, leader->g[0].handed);
+        assert_int_equal(r->n[id].g[0].hash, leader->g[0].hash);
+    }
+    assert_true(leader->g[0].handed >= 102);
+    rig_free(r);
+}
+
+static void a_vote_leaves_only_when_it_is_durable(void **state)
+{
+    struct rig *r = rig_new(3);
+    rig_create(r, 0, 3);
+    rig_settle(r);
+    r->n[2].slow_disk = r->n[3].slow_disk = true;
+    rig_run(r, 4000);
+    assert_null(rig_leader(r, 0));
+    r->n[2].slow_disk = r->n[3].slow_disk = false;
+    new_leader(r, 0);
+    rig_free(r);
+}
+
+static void leadership_is_told_when_its_barrier_is_handed(void **state)
+{
+    struct rig *r = rig_new(3);
+    rig_create(r, 0, 3);
+    bool seen_waiting = false;
+    for (int i = 0; i < 300 && !rig_leader(r, 0); i++) {
+        r->now += 10;
+        for (uint64_t id = 1; id <= 3; id++) {
+            struct rig_node *n = &r->n[id];
+            struct raftnode_info info;
+            raftnode_tick(n->raft, r->now);
+            for (uint64_t from = 1; from <= 3; from++) rig_deliver(r, &r->n[from], id);
+            raftnode_flush(n->raft);
+            rig_write(n);
+            assert_int_equal(raftnode_look(n->raft, 0, &info), 0);
+            bool leads = info.members.n && info.match[id - 1] > 0; /* the engine's leader */
+            seen_waiting |= leads && !info.ready;
+            if (leads && !info.ready) {
+                uint64_t index;
+                assert_int_equal(raftnode_submit(n->raft, 0, info.term, SLICE("x"), &index), -EPERM);
+            }
+            if (info.ready) assert_true(n->g[0].handed >= 2);
+        }
+    }
+    assert_non_null(rig_leader(r, 0));
+    assert_true(seen_waiting);
+    rig_free(r);
+}
+
+static void submits_of_a_turn_are_one_message_to_each_peer(void **state)
+{
+    struct rig *r = rig_new(3);
+    rig_create(r, 0, 3);
+    struct rig_node *leader = new_leader(r, 0);
+    uint32_t before = leader->frames[WIRE_APPEND], sends = leader->sends;
+    for (int i = 0; i < 20; i++) rig_submit(leader, 0, "together");
+    raftnode_flush(leader->raft);
+    assert_int_equal(leader->frames[WIRE_APPEND], before + 2);
+    assert_int_equal(leader->sends, sends + 2);
+    rig_free(r);
+}
+
+static void large_entries_travel_alone(void **state)
+{
+    struct rig *r = rig_new(3);
+    rig_create(r, 0, 3);
+    struct rig_node *leader = new_leader(r, 0);
+    uint32_t before = leader->frames[WIRE_APPEND];
+    uint64_t index;
+    char *large = mem_zalloc(RAFTNODE_ENTRY_BYTES + 1);
+    rig_submit(leader, 0, "small");
+    assert_int_equal(raftnode_submit(leader->raft, 0, leader->g[0].term, slice_of(large, RAFTNODE_ENTRY_BYTES + 1), &index), 0);
+    rig_submit(leader, 0, "small");
+    raftnode_flush(leader->raft);
+    assert_int_equal(leader->frames[WIRE_APPEND], before + 6);
+    rig_run(r, 200);
+    for (uint64_t id = 1; id <= 3; id++) assert_int_equal(r->n[id].g[0].hash, leader->g[0].hash);
+    assert_true(follower_of(r, leader)->g[0].handed > index);
+    mem_free(large);
+    rig_free(r);
+}
+
+static void what_cannot_be_proposed_is_refused(void **state)
+{
+    struct rig *r = rig_new(0);
+    r->inflight_bytes = 1000;
+    for (uint64_t id = 1; id <= 3; id++) assert_true(rig_start(r, id));
+    rig_create(r, 0, 3);
+    struct rig_node *leader = new_leader(r, 0), *other = follower_of(r, leader);
+    uint64_t index, term = leader->g[0].term;
+    static char bytes[900];
+    assert_int_equal(raftnode_submit(leader->raft, 9, term, SLICE("x"), &index), -ENOENT);
+    assert_int_equal(raftnode_submit(leader->raft, 0, term - 1, SLICE("x"), &index), -EPERM);
+    assert_int_equal(raftnode_submit(other->raft, 0, term, SLICE("x"), &index), -EPERM);
+    assert_int_equal(raftnode_submit(leader->raft, 0, term, slice_of(bytes, (size_t)RAFTNODE_ENTRY_BYTES_MAX + 1), &index), -EMSGSIZE);
+    assert_int_equal(raftnode_submit(leader->raft, 0, term, slice_of(bytes, 900), &index), 0);
+    assert_int_equal(raftnode_submit(leader->raft, 0, term, slice_of(bytes, 900), &index), -EAGAIN);
+    rig_run(r, 100); /* committed: there is room again */
+    assert_int_equal(raftnode_submit(leader->raft, 0, term, slice_of(bytes, 900), &index), 0);
+    rig_free(r);
+}
+
+static void a_leader_without_room_in_its_log_refuses_and_takes_again_later(void **state)
+{
+    struct rig *r = rig_new(0);
+    r->segment_bytes = 64 * 1024;
+    for (uint64_t id = 1; id <= 3; id++) assert_true(rig_start(r, id));
+    rig_create(r, 0, 3);
+    struct rig_node *leader = new_leader(r, 0);
+    file_sim_set_faults(leader->disk, (struct file_sim_faults){.space_bytes = 1});
+    static char bytes[4000];
+    uint64_t index;
+    int rc = 0;
+    for (int i = 0; i < 60 && rc == 0; i++) {
+        rc = raftnode_submit(leader->raft, 0, leader->g[0].term, slice_of(bytes, sizeof bytes), &index);
+        rig_run(r, 20);
+    }
+    assert_int_equal(rc, -ENOSPC);
+    assert_int_equal(leader->g[0].state, RAFTNODE_LEADER);
+    file_sim_set_faults(leader->disk, (struct file_sim_faults){0});
+    raftlog_retry_chores(leader->log);
+    rig_run(r, 100);
+    assert_int_equal(raftnode_submit(leader->raft, 0, leader->g[0].term, slice_of(bytes, sizeof bytes), &index), 0);
+    rig_run(r, 100);
+    assert_int_equal(leader->g[0].handed, index);
+    rig_free(r);
+}
+
+static void reads_of_many_groups_are_one_probe_to_each_peer(void **state)
+{
+    struct rig *r = rig_new(3);
+    for (uint32_t g = 0; g < 20; g++) rig_create(r, g, 3);
+    rig_run(r, 3000);
+    for (uint64_t id = 1; id <= 3; id++) {
+        struct rig_node *n = &r->n[id];
+        uint64_t asked = 0, before = n->frames[WIRE_PROBE], ok = n->reads_ok;
+        for (uint32_t g = 0; g < 20; g++)
+            for (int i = 0; i < 3 && n->g[g].state == RAFTNODE_LEADER; i++) raftnode_read(n->raft, g, ++asked);
+        raftnode_flush(n->raft);
+        assert_int_equal(n->frames[WIRE_PROBE], before + (asked ? 2 : 0));
+        assert_int_equal(n->reads_ok, ok); /* nobody answered yet */
+        rig_settle(r);
+        assert_int_equal(n->reads_ok, ok + asked);
+    }
+    assert_true(r->n[1].reads_ok + r->n[2].reads_ok + r->n[3].reads_ok == 60);
+    rig_free(r);
+}
+
+static void a_read_without_a_majority_is_not_confirmed_and_fails_with_the_role(void **state)
+{
+    struct rig *r = rig_new(3);
+    rig_create(r, 0, 3);
+    struct rig_node *leader = new_leader(r, 0);
+    leader->cut = true;
+    raftnode_read(leader->raft, 0, 1);
+    rig_run(r, 300);
+    assert_int_equal(leader->reads_ok + leader->reads_failed, 0);
+    rig_run(r, 3000);
+    assert_int_equal(leader->reads_ok, 0);
+    assert_int_equal(leader->reads_failed, 1);
+    raftnode_read(leader->raft, 0, 2); /* not the leader: at once */
+    raftnode_flush(leader->raft);
+    assert_int_equal(leader->reads_failed, 2);
+    rig_free(r);
+}
+
+static void a_read_outlives_a_lost_probe(void **state)
+{
+    struct rig *r = rig_new(3);
+    rig_create(r, 0, 3);
+    struct rig_node *leader = new_leader(r, 0);
+    leader->cut = true;
+    raftnode_read(leader->raft, 0, 1);
+    rig_run(r, 100);
+    leader->cut = false;
+    rig_run(r, 200);
+    assert_int_equal(leader->reads_ok, 1);
+    rig_free(r);
+}
+
+static void heartbeats_of_all_groups_leave_in_one_piece(void **state)
+{
+    struct rig *r = rig_new(3);
+    for (uint32_t g = 0; g < RIG_GROUPS; g++) rig_create(r, g, 3);
+    rig_run(r, 3000);
+    uint32_t frames = 0, sends = 0;
+    for (uint64_t id = 1; id <= 3; id++) r->n[id].sends = r->n[id].frames[WIRE_APPEND] = 0;
+    rig_run(r, 1000);
+    for (uint64_t id = 1; id <= 3; id++) {
+        frames += r->n[id].frames[WIRE_APPEND];
+        sends += r->n[id].sends;
+        assert_true(raftnode_next(r->n[id].raft) >= r->now); /* nothing is due */
+    }
+    assert_true(frames > RIG_GROUPS * 10);
+    assert_true(sends < frames / 2); /* answers are among them */
+    rig_free(r);
+}
+
+static void what_a_leader_submitted_in_vain_is_told_and_the_rest_handed_again(void **state)
+{
+    struct rig *r = rig_new(3);
+    rig_create(r, 0, 3);
+    struct rig_node *old = new_leader(r, 0);
+    rig_submit(old, 0, "kept");
+    rig_run(r, 100);
+    uint64_t kept = old->g[0].handed;
+    old->cut = true;
+    assert_int_equal(rig_submit(old, 0, "lost"), kept + 1);
+    rig_submit(old, 0, "lost too");
+    struct rig_node *leader = new_leader(r, 0);
+    assert_ptr_not_equal(leader, old);
+    rig_submit(leader, 0, "new");
+    rig_run(r, 100);
+    assert_int_equal(old->g[0].truncations, 0);
+    old->cut = false;
+    rig_run(r, 500);
+    assert_int_equal(old->g[0].truncations, 1);
+    assert_int_equal(old->g[0].truncated, kept + 1);
+    assert_int_equal(old->g[0].handed, kept); /* it waits for its caller */
+    old->g[0].handed = old->g[0].hash = 0;
+    assert_int_equal(raftnode_rewind(old->raft, 0, 0), 0);
+    rig_run(r, 100);
+    assert_int_equal(old->g[0].handed, leader->g[0].handed);
+    assert_int_equal(old->g[0].hash, leader->g[0].hash);
+    rig_free(r);
+}
+
+static void leadership_is_handed_over_within_a_round_trip(void **state)
+{
+    struct rig *r = rig_new(3);
+    rig_create(r, 0, 3);
+    struct rig_node *old = new_leader(r, 0), *next = follower_of(r, old);
+    assert_int_equal(raftnode_transfer(old->raft, 0, old->id), -EINVAL);
+    assert_int_equal(raftnode_transfer(next->raft, 0, old->id), -EPERM);
+    assert_int_equal(raftnode_transfer(old->raft, 0, 5), -ENOENT);
+    assert_int_equal(raftnode_transfer(old->raft, 0, next->id), 0);
+    uint64_t index;
+    assert_int_equal(raftnode_submit(old->raft, 0, old->g[0].term, SLICE("x"), &index), -EAGAIN);
+    rig_settle(r);
+    assert_ptr_equal(rig_leader(r, 0), next);
+    rig_free(r);
+}
+
+/* A fourth node joins as its leader calls; its log does not begin at 1 any more. */
+static struct rig_node *add_fourth(struct rig *r, struct rig_node *leader)
+{
+    for (int i = 0; i < 50; i++) rig_submit(leader, 0, "before");
+    rig_run(r, 100);
+    assert_int_equal(raftnode_snapshotted(leader->raft, 0, leader->g[0].handed, 0), 0);
+    assert_true(rig_start(r, 4));
+    assert_int_equal(raftnode_change(leader->raft, 0, 4, RAFTNODE_VOTER), 0);
+    rig_run(r, 300);
+    assert_true(r->n[4].g[0].strangers > 0);
+    assert_int_equal(raftnode_group_join(r->n[4].raft, 0), 0);
+    rig_run(r, 1000);
+    return &r->n[4];
+}
+
+static void a_newcomer_is_filled_by_a_snapshot_and_promoted(void **state)
+{
+    struct rig *r = rig_new(3);
+    rig_create(r, 0, 3);
+    struct rig_node *leader = new_leader(r, 0), *n = add_fourth(r, leader);
+    assert_int_equal(n->g[0].wanted, 52);
+    assert_int_equal(raftnode_change(leader->raft, 0, 2, RAFTNODE_GONE), -EAGAIN); /* one at a time */
+    n->g[0].handed = n->g[0].wanted;
+    n->g[0].hash = n->g[0].wanted_from; /* the descriptor says all there is */
+    assert_int_equal(raftnode_installed(n->raft, 0, 51, 0), -EINVAL);
+    assert_int_equal(raftnode_installed(n->raft, 0, 52, 0), 0);
+    rig_run(r, 1000);
+    assert_int_equal(n->g[0].marked, 52);
+    assert_int_equal(leader->g[0].changes, 1);
+    assert_int_equal(leader->g[0].changed, 0);
+    struct raftnode_info info;
+    assert_int_equal(raftnode_look(n->raft, 0, &info), 0);
+    assert_int_equal(info.members.n, 4);
+    assert_int_equal(info.members.m[3].role, RAFTNODE_VOTER);
+    assert_int_equal(n->g[0].handed, leader->g[0].handed);
+    assert_int_equal(n->g[0].hash, leader->g[0].hash);
+    rig_free(r);
+}
+
+static void an_install_that_fails_is_asked_for_again(void **state)
+{
+    struct rig *r = rig_new(3);
+    rig_create(r, 0, 3);
+    struct rig_node *leader = new_leader(r, 0), *n = add_fourth(r, leader);
+    n->g[0].wanted = 0;
+    assert_int_equal(raftnode_installed(n->raft, 0, 52, -EIO), 0);
+    rig_run(r, 1000);
+    assert_int_equal(n->g[0].wanted, 52);
+    rig_free(r);
+}
+
+static void members_are_removed_and_demoted_but_the_leader_stays(void **state)
+{
+    struct rig *r = rig_new(3);
+    rig_create(r, 0, 3);
+    struct rig_node *leader = new_leader(r, 0), *other = follower_of(r, leader);
+    assert_int_equal(raftnode_change(leader->raft, 0, leader->id, RAFTNODE_GONE), -EBUSY);
+    assert_int_equal(raftnode_change(leader->raft, 0, 5, RAFTNODE_GONE), -ENOENT);
+    assert_int_equal(raftnode_change(leader->raft, 0, other->id, RAFTNODE_VOTER), -EEXIST);
+    assert_int_equal(raftnode_change(leader->raft, 0, other->id, RAFTNODE_STANDBY), 0);
+    rig_run(r, 500);
+    struct raftnode_info info;
+    assert_int_equal(raftnode_look(leader->raft, 0, &info), 0);
+    assert_int_equal(info.members.m[other->id - 1].role, RAFTNODE_STANDBY);
+    assert_int_equal(leader->g[0].changes, 1);
+    assert_int_equal(raftnode_change(leader->raft, 0, other->id, RAFTNODE_GONE), 0);
+    rig_run(r, 500);
+    assert_int_equal(raftnode_look(leader->raft, 0, &info), 0);
+    assert_int_equal(info.members.n, 2);
+    assert_int_equal(leader->g[0].changes, 2);
+    assert_int_equal(leader->g[0].changed, 0);
+    rig_free(r);
+}
+
+static void a_group_can_be_left_and_joined_again(void **state)
+{
+    struct rig *r = rig_new(3);
+    rig_create(r, 0, 3);
+    struct rig_node *leader = new_leader(r, 0), *other = follower_of(r, leader);
+    assert_int_equal(raftnode_change(leader->raft, 0, other->id, RAFTNODE_GONE), 0);
+    rig_run(r, 300);
+    assert_int_equal(raftnode_group_drop(other->raft, 0), 0);
+    assert_int_equal(raftnode_group_join(other->raft, 0), -EAGAIN); /* that it is gone stands in the same batch of the log */
+    rig_run(r, 100);
+    memset(&other->g[0], 0, sizeof other->g[0]);
+    rig_submit(leader, 0, "meanwhile");
+    assert_int_equal(raftnode_group_join(other->raft, 0), 0);
+    assert_int_equal(raftnode_change(leader->raft, 0, other->id, RAFTNODE_VOTER), 0);
+    rig_run(r, 1000);
+    assert_int_equal(leader->g[0].changes, 2);
+    assert_int_equal(leader->g[0].changed, 0);
+    assert_int_equal(other->g[0].hash, leader->g[0].hash);
+    rig_stop(r, other->id);
+    assert_true(rig_start(r, other->id)); /* the log tells both lives apart */
+    assert_int_equal(raftnode_group_resume(other->raft, 0, 0), 0);
+    rig_run(r, 500);
+    assert_int_equal(other->g[0].hash, leader->g[0].hash);
+    rig_free(r);
+}
+
+static void all_nodes_go_on_where_they_were_after_a_power_loss(void **state)
+{
+    struct rig *r = rig_new(3);
+    rig_create(r, 7, 3);
+    struct rig_node *leader = new_leader(r, 7);
+    for (int i = 0; i < 30; i++) rig_submit(leader, 7, "durable");
+    rig_run(r, 100);
+    uint64_t handed = leader->g[7].handed, hash = leader->g[7].hash;
+    for (uint64_t id = 1; id <= 3; id++) {
+        rig_stop(r, id);
+        assert_true(rig_start(r, id));
+        assert_int_equal(raftnode_group_resume(r->n[id].raft, 7, handed + 9), -EINVAL);
+        assert_int_equal(raftnode_group_resume(r->n[id].raft, 8, 0), -ENOENT);
+        assert_int_equal(raftnode_group_resume(r->n[id].raft, 7, 0), 0);
+        assert_int_equal(raftnode_group_resume(r->n[id].raft, 7, 0), -EEXIST);
+    }
+    leader = new_leader(r, 7);
+    assert_true(leader->g[7].handed > handed);
+    assert_int_equal(leader->g[7].hash, hash);
+    rig_free(r);
+}
+
+static void a_node_whose_log_is_damaged_does_not_start(void **state)
+{
+    struct rig *r = rig_new(1);
+    rig_create(r, 0, 1);
+    rig_settle(r);
+    for (int i = 0; i < 10; i++) {
+        rig_submit(&r->n[1], 0, "text");
+        rig_settle(r);
+    }
+    rig_stop(r, 1);
+    struct buf *bytes = file_sim_bytes(r->n[1].disk, "/n/log/0000000001.raft");
+    assert_non_null(bytes);
+    bytes->p[4096 * 3 + 100] ^= 1;
+    file_sim_crash(r->n[1].disk, false);
+    assert_false(rig_start(r, 1));
+    rig_free(r);
+}
+
+static void two_leaders_of_one_term_stop_the_group(void **state)
+{
+    struct rig *r = rig_new(3);
+    rig_create(r, 0, 3);
+    struct rig_node *leader = new_leader(r, 0);
+    struct raft_message m = {.type = RAFT_APPEND_ENTRIES};
+    m.append_entries = (struct raft_append_entries){.version = 0, .term = leader->g[0].term, .prev_log_index = 1, .prev_log_term = 1, .leader_commit = 1};
+    struct buf out = {0};
+    assert_int_equal(wireraft_add(&out, 0, &m), 0);
+    struct wire_frame f;
+    const char *why;
+    assert_int_equal(wire_frame(buf_slice(&out), &f, &why), WIRE_OK);
+    raftnode_read(leader->raft, 0, 1);
+    assert_int_equal(raftnode_receive(leader->raft, follower_of(r, leader)->id, &f), 0);
+    raftnode_flush(leader->raft);
+    assert_string_equal(leader->broken, "another node leads in the same term");
+    assert_int_equal(leader->reads_failed, 1);
+    uint64_t index;
+    assert_int_equal(raftnode_submit(leader->raft, 0, leader->g[0].term, SLICE("x"), &index), -EPERM);
+    buf_fini(&out);
+    rig_free(r);
+}
+
+static void frames_that_make_no_sense_are_refused(void **state)
+{
+    struct rig *r = rig_new(3);
+    rig_create(r, 0, 3);
+    new_leader(r, 0);
+    struct raft_entry down[] = {{.term = 3, .type = RAFT_COMMAND}, {.term = 2, .type = RAFT_COMMAND}};
+    struct raft_entry members[] = {{.term = 3, .type = RAFT_CHANGE, .buf = {(void *)(uintptr_t) "\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 16}}};
+    struct raft_append_entries bad[] = {
+        {.term = 3, .entries = down, .n_entries = 2},                            /* terms go down */
+        {.term = 1, .entries = down, .n_entries = 1},                            /* an entry of a later term than its leader's */
+        {.term = 3, .prev_log_index = 4},                                        /* an entry of no term */
+        {.term = 3, .prev_log_index = 4, .prev_log_term = 9},                    /* of a term that was not yet */
+        {.term = 3, .entries = members, .n_entries = 1},                         /* nobody is a member */
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct raft_message m = {.type = RAFT_APPEND_ENTRIES, .append_entries = bad[i]};
+        struct buf out = {0};
+        struct wire_frame f;
+        const char *why;
+        assert_int_equal(wireraft_add(&out, 0, &m), 0);
+        assert_int_equal(wire_frame(buf_slice(&out), &f, &why), WIRE_OK);
+        assert_int_equal(raftnode_receive(r->n[1].raft, 2, &f), -EBADMSG);
+        assert_int_equal(raftnode_receive(r->n[1].raft, 1, &f), -EBADMSG); /* from itself */
+        buf_fini(&out);
+    }
+    rig_free(r);
+}
+
+static void members_are_encoded_as_the_engine_does_it(void **state)
+{
+    struct rng rng;
+    rng_init(&rng, 5);
+    for (int round = 0; round < 200; round++) {
+        struct raftnode_members m = {0}, again = {0};
+        for (uint64_t n = 1 + rng_below(&rng, RAFTNODE_MEMBERS_MAX); m.n < n;) {
+            uint64_t id = 1 + (rng_u64(&rng) >> rng_below(&rng, 63));
+            if (raftmember_role(&m, id) == RAFTNODE_GONE) m.m[m.n++] = (struct raftnode_member){id, (enum raftnode_role)(1 + rng_below(&rng, 3))};
+        }
+        struct buf ours = {0};
+        struct raft_configuration conf;
+        struct raft_buffer theirs;
+        raftmember_encode(&ours, &m);
+        raftmember_configuration(&m, &conf);
+        assert_int_equal(raft_configuration_encode(&conf, &theirs), 0);
+        assert_int_equal(ours.len, theirs.len);
+        assert_memory_equal(ours.p, theirs.base, ours.len);
+        assert_int_equal(raftmember_decode(buf_slice(&ours), &again), 0);
+        assert_memory_equal(&again, &m, sizeof m);
+        ours.p[rng_below(&rng, ours.len)] ^= (char)(1 << rng_below(&rng, 8)); /* other bytes are other members, or none */
+        struct buf third = {0};
+        if (raftmember_decode(buf_slice(&ours), &again) == 0) {
+            raftmember_encode(&third, &again);
+            assert_true(slice_eq(buf_slice(&third), buf_slice(&ours)));
+        }
+        for (size_t cut = 0; cut + 8 < ours.len; cut += 3) assert_int_equal(raftmember_decode(slice_of(ours.p, cut), &again), -EBADMSG);
+        raft_configuration_close(&conf);
+        raft_free(theirs.base);
+        buf_fini(&ours);
+        buf_fini(&third);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_group_of_one_leads_at_once_and_commits_what_is_durable),
+        cmocka_unit_test(the_only_voter_takes_a_new_term_with_every_start),
+        cmocka_unit_test(three_nodes_elect_one_leader_and_are_handed_the_same),
+        cmocka_unit_test(a_vote_leaves_only_when_it_is_durable),
+        cmocka_unit_test(leadership_is_told_when_its_barrier_is_handed),
+        cmocka_unit_test(submits_of_a_turn_are_one_message_to_each_peer),
+        cmocka_unit_test(large_entries_travel_alone),
+        cmocka_unit_test(what_cannot_be_proposed_is_refused),
+        cmocka_unit_test(a_leader_without_room_in_its_log_refuses_and_takes_again_later),
+        cmocka_unit_test(reads_of_many_groups_are_one_probe_to_each_peer),
+        cmocka_unit_test(a_read_without_a_majority_is_not_confirmed_and_fails_with_the_role),
+        cmocka_unit_test(a_read_outlives_a_lost_probe),
+        cmocka_unit_test(heartbeats_of_all_groups_leave_in_one_piece),
+        cmocka_unit_test(what_a_leader_submitted_in_vain_is_told_and_the_rest_handed_again),
+        cmocka_unit_test(leadership_is_handed_over_within_a_round_trip),
+        cmocka_unit_test(a_newcomer_is_filled_by_a_snapshot_and_promoted),
+        cmocka_unit_test(an_install_that_fails_is_asked_for_again),
+        cmocka_unit_test(members_are_removed_and_demoted_but_the_leader_stays),
+        cmocka_unit_test(a_group_can_be_left_and_joined_again),
+        cmocka_unit_test(all_nodes_go_on_where_they_were_after_a_power_loss),
+        cmocka_unit_test(a_node_whose_log_is_damaged_does_not_start),
+        cmocka_unit_test(two_leaders_of_one_term_stop_the_group),
+        cmocka_unit_test(frames_that_make_no_sense_are_refused),
+        cmocka_unit_test(members_are_encoded_as_the_engine_does_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
