@@ -82,11 +82,10 @@ static int open_object(struct filestore *f, struct object_call *call, const char
     int rc = check_path(call, key);
     if (rc) return rc;
     char *path = path_of(f, key);
+    struct stat st = {0};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    int code = fd < 0 ? -errno : 0;
+    int code = fd < 0 || fstat(fd, &st) != 0 ? -errno : 0;
     mem_free(path);
-    struct stat st;
-    if (fd >= 0 && fstat(fd, &st) != 0) code = -errno;
     if (code == 0 && !S_ISREG(st.st_mode)) code = -ENOENT;
     if (code == -ENOTDIR) code = -ENOENT;
     if (code) {
