@@ -88,7 +88,7 @@ int overflow_next(struct overflow *o, struct slice *piece, uint32_t *number)
 int overflow_copy(const struct page_source *source, uint32_t head, uint64_t bytes, uint64_t from, size_t n, char *out)
 {
     struct overflow o;
-    struct slice piece;
+    struct slice piece = {0};
     CHECK(from <= bytes && n <= bytes - from);
     int rc = overflow_open(&o, source, head, bytes, from + n);
     if (rc) return rc;
