@@ -48,7 +48,7 @@
 #include "store/image.h"
 
 enum {
-    HEAD_BYTES = 16,
+    HEAD_BYTES = DUMPFILE_HEAD_BYTES,
     TRAILER_BYTES = 40,
     CODEC_RAW = 0,
     CODEC_LZ4 = 1,
@@ -130,8 +130,7 @@ static uint64_t get_length(const char *p, unsigned width)
     return le64toh(n);
 }
 
-/* The number of bytes of the entry at the start of `in`, or 0 if there is no whole one. `e` may be NULL. */
-static size_t take_entry(struct slice in, struct dumpfile_entry *e)
+size_t dumpfile_take_entry(struct slice in, struct dumpfile_entry *e)
 {
     if (in.n == 0) return 0;
     unsigned form = (uint8_t)in.p[0], width = form >> FORM_WIDTH_SHIFT & 3;
@@ -154,11 +153,16 @@ static size_t take_entry(struct slice in, struct dumpfile_entry *e)
 
 static void add_summed(struct dumpfile_writer *w, const struct buf *out, size_t from) { w->crc = crc32c(w->crc, out->p + from, out->len - from); }
 
+void dumpfile_begin_blocks(struct dumpfile_writer *w, enum compress_profile profile, size_t min_size)
+{
+    *w = (struct dumpfile_writer){.crc = CRC32C_START};
+    compress_init(&w->compress, profile, min_size);
+}
+
 void dumpfile_begin(struct dumpfile_writer *w, struct buf *out, const struct dumpfile_header *h, enum compress_profile profile, size_t min_size)
 {
     size_t start = out->len;
-    *w = (struct dumpfile_writer){.crc = CRC32C_START};
-    compress_init(&w->compress, profile, min_size);
+    dumpfile_begin_blocks(w, profile, min_size);
     buf_add(out, magic, sizeof magic);
     le_add_u32(out, DUMPFILE_VERSION);
     le_add_u32(out, h->shard);
@@ -206,7 +210,7 @@ void dumpfile_seal(struct dumpfile_writer *w, struct buf *out, struct slice raw,
 {
     uint64_t found = 0;
     for (size_t block = 0, at = 0; at < raw.n; found++) {
-        size_t n = take_entry(slice_of(raw.p + at, raw.n - at), NULL);
+        size_t n = dumpfile_take_entry(slice_of(raw.p + at, raw.n - at), NULL);
         CHECK(n > 0);
         if (at > block && at + n - block > DUMPFILE_BLOCK_BYTES) {
             seal_block(w, out, slice_of(raw.p + block, at - block), false);
@@ -272,10 +276,16 @@ static int fail(struct dumpfile_reader *r, const char *fault)
     return -EINVAL;
 }
 
+bool dumpfile_get_head(const char *p, struct dumpfile_block *b)
+{
+    *b = (struct dumpfile_block){.raw_n = le_u32(p), .stored_n = le_u32(p + 4), .crc = le_u32(p + 12), .packed = p[8] == CODEC_LZ4, .goes_on = p[9] == 1};
+    return b->raw_n <= DUMPFILE_BLOCK_BYTES && b->stored_n >= 1 && b->stored_n <= b->raw_n && (b->packed || (p[8] == CODEC_RAW && b->stored_n == b->raw_n)) &&
+           (p[9] == 0 || p[9] == 1) && p[10] == 0 && p[11] == 0;
+}
+
 struct block {
-    size_t raw_n;
+    struct dumpfile_block head;
     struct slice stored;
-    bool packed, goes_on;
 };
 
 /* 1: a block, checked and passed; 0: the trailer, and it is right. */
@@ -292,18 +302,15 @@ static int take_block(struct dumpfile_reader *r, struct block *b)
         return agrees ? 0 : fail(r, "the trailer counts other blocks than there are");
     }
     if (left < HEAD_BYTES) return fail(r, "the file ends in the head of a block");
-    size_t stored = le_u32(p + 4);
-    *b = (struct block){.raw_n = le_u32(p), .stored = slice_of(p + HEAD_BYTES, stored), .packed = p[8] == CODEC_LZ4, .goes_on = p[9] == 1};
-    bool well_formed = b->raw_n <= DUMPFILE_BLOCK_BYTES && stored >= 1 && stored <= b->raw_n && (b->packed || (p[8] == CODEC_RAW && stored == b->raw_n)) &&
-                       (p[9] == 0 || p[9] == 1) && p[10] == 0 && p[11] == 0;
-    if (!well_formed) return fail(r, "the head of a block is wrong");
-    if (stored > left - HEAD_BYTES) return fail(r, "the file ends in a block");
-    if (crc32c(CRC32C_START, b->stored.p, stored) != le_u32(p + 12)) return fail(r, "the checksum of a block is wrong");
+    if (!dumpfile_get_head(p, &b->head)) return fail(r, "the head of a block is wrong");
+    if (b->head.stored_n > left - HEAD_BYTES) return fail(r, "the file ends in a block");
+    b->stored = slice_of(p + HEAD_BYTES, b->head.stored_n);
+    if (crc32c(CRC32C_START, b->stored.p, b->stored.n) != b->head.crc) return fail(r, "the checksum of a block is wrong");
     r->crc = crc32c(r->crc, p, HEAD_BYTES);
-    r->at += HEAD_BYTES + stored;
+    r->at += HEAD_BYTES + b->stored.n;
     r->info.blocks++;
-    r->info.raw_bytes += b->raw_n;
-    r->info.stored_bytes += stored;
+    r->info.raw_bytes += b->head.raw_n;
+    r->info.stored_bytes += b->stored.n;
     return 1;
 }
 
@@ -315,7 +322,7 @@ enum dumpfile_state dumpfile_check(struct slice file, struct dumpfile_info *info
     if (state == DUMPFILE_GOOD) {
         int rc;
         while ((rc = take_block(&r, &b)) == 1) {}
-        if (rc == 0 && b.goes_on) rc = fail(&r, "the last entry has no end");
+        if (rc == 0 && b.head.goes_on) rc = fail(&r, "the last entry has no end");
         if (rc == 0) r.info.entries = le_u64(file.p + r.at + 4);
         if (rc < 0) state = DUMPFILE_DAMAGED;
     }
@@ -325,14 +332,20 @@ enum dumpfile_state dumpfile_check(struct slice file, struct dumpfile_info *info
     return state;
 }
 
+bool dumpfile_unpack(const struct dumpfile_block *b, struct slice stored, struct buf *raw)
+{
+    CHECK(stored.n == b->stored_n);
+    char *room = buf_room(raw, b->raw_n);
+    if (!b->packed) memcpy(room, stored.p, b->raw_n);
+    else if (!compress_unpack(stored, room, b->raw_n)) return false;
+    raw->len += b->raw_n;
+    return true;
+}
+
 /* The block's bytes go behind those in r->raw. */
 static int unpack(struct dumpfile_reader *r, const struct block *b)
 {
-    char *room = buf_room(&r->raw, b->raw_n);
-    if (!b->packed) memcpy(room, b->stored.p, b->raw_n);
-    else if (!compress_unpack(b->stored, room, b->raw_n)) return fail(r, "a block cannot be unpacked");
-    r->raw.len += b->raw_n;
-    return 1;
+    return dumpfile_unpack(&b->head, b->stored, &r->raw) ? 1 : fail(r, "a block cannot be unpacked");
 }
 
 /* The next block, or the next entry of several blocks, into r->left. A block stored raw is read where it stands. */
@@ -343,19 +356,19 @@ static int refill(struct dumpfile_reader *r)
     int rc = take_block(r, &b);
     if (rc == 0 && le_u64(r->file.p + r->at + 4) != r->info.entries) return fail(r, "the trailer counts other entries than there are");
     if (rc <= 0) return rc;
-    if (!b.packed && !b.goes_on) {
+    if (!b.head.packed && !b.head.goes_on) {
         r->left = b.stored;
         return 1;
     }
-    bool pieces = b.goes_on;
-    while ((rc = unpack(r, &b)) == 1 && b.goes_on) {
+    bool pieces = b.head.goes_on;
+    while ((rc = unpack(r, &b)) == 1 && b.head.goes_on) {
         rc = take_block(r, &b);
         if (rc == 0) return fail(r, "the last entry has no end");
         if (rc < 0) return rc;
     }
     if (rc < 0) return rc;
     r->left = buf_slice(&r->raw);
-    return pieces && take_entry(r->left, NULL) != r->left.n ? fail(r, "the pieces of an entry do not give one") : 1;
+    return pieces && dumpfile_take_entry(r->left, NULL) != r->left.n ? fail(r, "the pieces of an entry do not give one") : 1;
 }
 
 int dumpfile_next(struct dumpfile_reader *r, struct dumpfile_entry *e)
@@ -365,7 +378,7 @@ int dumpfile_next(struct dumpfile_reader *r, struct dumpfile_entry *e)
         int rc = refill(r);
         if (rc <= 0) return rc;
     }
-    size_t n = take_entry(r->left, e);
+    size_t n = dumpfile_take_entry(r->left, e);
     if (unlikely(n == 0)) return fail(r, "an entry is wrong");
     r->left = slice_of(r->left.p + n, r->left.n - n);
     r->info.entries++;

@@ -12,7 +12,7 @@
 
 struct entry;
 
-enum { DUMPFILE_VERSION = 1, DUMPFILE_HEADER_BYTES = 48, DUMPFILE_BLOCK_BYTES = 256 << 10 };
+enum { DUMPFILE_VERSION = 1, DUMPFILE_HEADER_BYTES = 48, DUMPFILE_BLOCK_BYTES = 256 << 10, DUMPFILE_HEAD_BYTES = 16 /* of a block */ };
 
 struct dumpfile_header {
     uint32_t shard, shards;
@@ -35,6 +35,8 @@ void dumpfile_begin(struct dumpfile_writer *w, struct buf *out, const struct dum
 /* Whole entries, as many as told, any number of bytes. Each call makes blocks of its own, so a call pays off from some DUMPFILE_BLOCK_BYTES on. */
 void dumpfile_seal(struct dumpfile_writer *w, struct buf *out, struct slice raw, uint64_t entries);
 void dumpfile_end(struct dumpfile_writer *w, struct buf *out);
+/* Instead of dumpfile_begin, for files of another kind that hold the same blocks: writes nothing. Such a file has an end of its own, too. */
+void dumpfile_begin_blocks(struct dumpfile_writer *w, enum compress_profile profile, size_t min_size);
 void dumpfile_fini(struct dumpfile_writer *w);
 
 /* ---- reading */
@@ -78,3 +80,18 @@ enum dumpfile_state dumpfile_reader_init(struct dumpfile_reader *r, struct slice
  * Checks everything that dumpfile_check does on its way, so that nothing wrong is handed out; but what is handed out of a damaged file before the fault is not all of it. */
 int dumpfile_next(struct dumpfile_reader *r, struct dumpfile_entry *e);
 void dumpfile_reader_fini(struct dumpfile_reader *r);
+
+/* ---- blocks one by one, for readers that do not have the whole file before them */
+struct dumpfile_block {
+    uint32_t raw_n, stored_n; /* at most DUMPFILE_BLOCK_BYTES */
+    uint32_t crc;             /* of the stored bytes */
+    bool packed;
+    bool goes_on; /* what it holds is a piece of an entry that goes on in the next block */
+};
+
+/* False: these DUMPFILE_HEAD_BYTES are no head of a block. */
+bool dumpfile_get_head(const char *head, struct dumpfile_block *b);
+/* Appends the block's entries, or its piece of one, to raw; false: they cannot be unpacked. stored has stored_n bytes, whose checksum was compared. */
+bool dumpfile_unpack(const struct dumpfile_block *b, struct slice stored, struct buf *raw);
+/* The number of bytes of the entry at the start of `in`, or 0 if there is no whole one. `e` may be NULL; its slices are those of `in`. */
+size_t dumpfile_take_entry(struct slice in, struct dumpfile_entry *e);

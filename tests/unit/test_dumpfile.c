@@ -14,56 +14,15 @@
 #include "io/wholefile.h"
 #include "store/image.h"
 #include "store/store.h"
+#include "storerandom.h"
 
 #define GOLDEN "tests/golden/dump/"
-
-static const struct store_limits limits = {
-    .hash_entries = 16, .hash_value = 64, .set_ints = 64, .set_entries = 16, .set_value = 64, .zset_entries = 16, .zset_value = 64, .list_size = -2};
 
 static const struct dumpfile_header header = {.shard = 1, .shards = 3, .epoch = 77, .seed = 5, .cut_ms = 1800000000000};
 
 /* ---- random stores */
 
-struct maker {
-    struct rng rng;
-    struct store *store;
-    char bytes[4000];
-};
-
-static void maker_init(struct maker *m, uint64_t seed)
-{
-    rng_init(&m->rng, seed);
-    m->store = store_new(header.seed, &limits, seed);
-    m->store->now_ms = header.cut_ms;
-    for (size_t i = 0; i < sizeof m->bytes; i++) m->bytes[i] = (char)(i < 2000 ? "abc"[i % 3] : (char)rng_u64(&m->rng));
-}
-
-static struct slice some_bytes(struct maker *m, size_t max)
-{
-    size_t n = rng_below(&m->rng, max < sizeof m->bytes ? max + 1 : sizeof m->bytes);
-    return slice_of(m->bytes + rng_below(&m->rng, sizeof m->bytes - n), n);
-}
-
-static void add_key(struct maker *m, unsigned number)
-{
-    static const enum op_kind kinds[] = {OP_SET, OP_PUSH_TAIL, OP_SET_ADD, OP_HASH_SET, OP_ZSET_ADD};
-    struct slice items[60];
-    double scores[60];
-    char key[600];
-    size_t key_n = (size_t)snprintf(key, sizeof key, "key:%u:", number);
-    if (rng_below(&m->rng, 20) == 0) key_n += (size_t)snprintf(key + key_n, sizeof key - key_n, "%0*d", (int)rng_below(&m->rng, 500), 7);
-    struct op op = {.kind = kinds[rng_below(&m->rng, 5)], .db = (uint16_t)(rng_below(&m->rng, 3) * 7), .key = slice_of(key, key_n), .items = items, .scores = scores};
-    op.value = some_bytes(m, rng_below(&m->rng, 10) ? 100 : 4000);
-    op.n_items = 2 * (1 + (uint32_t)rng_below(&m->rng, 30));
-    if (op.kind == OP_SET && rng_below(&m->rng, 2)) op.expiry_ms = m->store->now_ms + 1 + (int64_t)rng_below(&m->rng, 1ull << 40);
-    for (unsigned i = 0; i < op.n_items; i++) {
-        items[i] = some_bytes(m, 80);
-        scores[i] = (double)(int64_t)rng_u64(&m->rng) / 1e9;
-    }
-    store_apply(m->store, &op, NULL);
-    if (op.kind == OP_SET || rng_below(&m->rng, 3)) return;
-    store_apply(m->store, &(struct op){.kind = OP_EXPIRE, .db = op.db, .key = op.key, .expiry_ms = m->store->now_ms + 1 + (int64_t)rng_below(&m->rng, 1 << 30)}, NULL);
-}
+static void maker_init(struct storerandom *m, uint64_t seed) { storerandom_init(m, seed, header.seed, header.cut_ms); }
 
 static void dump_store(const struct store *s, struct buf *out, enum compress_profile profile, size_t raw_bytes)
 {
@@ -109,16 +68,9 @@ static int load(struct slice file, struct store *into, uint64_t *entries)
     return rc;
 }
 
-static uint64_t keys_of(const struct store *s)
-{
-    uint64_t n = 0;
-    for (uint16_t d = 0; d < STORE_ALL_DBS; d++) n += store_keys(s, d);
-    return n;
-}
-
 static void expect_same(struct store *s, struct slice file)
 {
-    struct store *again = store_new(99, &limits, 1);
+    struct store *again = store_new(99, &storerandom_limits, 1);
     struct dumpfile_info info;
     struct buf why = {0};
     uint64_t entries;
@@ -126,7 +78,7 @@ static void expect_same(struct store *s, struct slice file)
     assert_int_equal(dumpfile_check(file, &info, &why), DUMPFILE_GOOD);
     assert_int_equal(why.len, 0);
     assert_memory_equal(&info.header, &header, sizeof header);
-    assert_int_equal(info.entries, keys_of(s));
+    assert_int_equal(info.entries, storerandom_keys(s));
     assert_int_equal(load(file, again, &entries), 0);
     assert_int_equal(entries, info.entries);
     assert_true(store_digest(again) == store_digest(s));
@@ -137,11 +89,11 @@ static void expect_same(struct store *s, struct slice file)
 static void a_random_store_survives_its_dump(void **state)
 {
     for (unsigned seed = 1; seed <= 24; seed++) {
-        struct maker m;
+        struct storerandom m;
         struct buf file = {0};
         maker_init(&m, seed);
         unsigned keys = seed == 1 ? 0 : seed % 6 ? seed * 10 : 3000;
-        for (unsigned i = 0; i < keys; i++) add_key(&m, i);
+        for (unsigned i = 0; i < keys; i++) storerandom_add(&m, i);
         dump_store(m.store, &file, (enum compress_profile)(seed % COMPRESS_PROFILES), seed % 3 ? 1 << 20 : 1000);
         expect_same(m.store, buf_slice(&file));
         buf_fini(&file);
@@ -165,13 +117,13 @@ static void put_list(struct store *s, const char *key, size_t items, size_t item
 static void entries_around_and_over_a_block_survive(void **state)
 {
     for (unsigned profile = 0; profile < COMPRESS_PROFILES; profile++) {
-        struct maker m;
+        struct storerandom m;
         struct buf file = {0}, value = {0};
         maker_init(&m, 5);
         for (size_t i = 0; i < 3u << 20; i++) buf_add_byte(&value, (char)(profile % 2 ? rng_u64(&m.rng) : i / 1000));
         for (int d = -20; d <= 4; d++) {
             char key[16];
-            add_key(&m, (unsigned)(d + 20));
+            storerandom_add(&m, (unsigned)(d + 20));
             snprintf(key, sizeof key, "long%d", d);
             store_apply(m.store, &(struct op){.kind = OP_SET, .key = slice_str(key), .value = slice_of(value.p, (size_t)(DUMPFILE_BLOCK_BYTES + d))}, NULL);
         }
@@ -218,7 +170,7 @@ static void expect_damage(struct slice file)
 {
     struct dumpfile_info info;
     struct buf why = {0};
-    struct store *s = store_new(1, &limits, 1);
+    struct store *s = store_new(1, &storerandom_limits, 1);
     uint64_t entries;
     s->now_ms = header.cut_ms;
     assert_int_equal(dumpfile_check(file, &info, &why), DUMPFILE_DAMAGED);
@@ -231,7 +183,7 @@ static void expect_damage(struct slice file)
 /* Small blocks of one entry each, some of which can be packed. */
 static void make_small_file(struct buf *file, size_t keys, enum compress_profile profile)
 {
-    struct maker m;
+    struct storerandom m;
     maker_init(&m, 3);
     struct dumpfile_writer w;
     struct buf raw = {0}, image = {0};
@@ -283,7 +235,7 @@ static void every_truncation_is_found(void **state)
 
 static void a_truncation_between_the_pieces_of_an_entry_is_found(void **state)
 {
-    struct maker m;
+    struct storerandom m;
     struct buf file = {0}, value = {0};
     maker_init(&m, 1);
     for (size_t i = 0; i < 1u << 20; i++) buf_add_byte(&value, (char)rng_u64(&m.rng));
@@ -344,10 +296,10 @@ static void the_format_is_that_of_the_golden_file(void **state)
 
 static void the_packed_golden_file_holds_all_types(void **state)
 {
-    struct maker m;
+    struct storerandom m;
     struct buf golden = {0};
     maker_init(&m, 11);
-    for (unsigned i = 0; i < 20; i++) add_key(&m, i);
+    for (unsigned i = 0; i < 20; i++) storerandom_add(&m, i);
     if (is_writing_golden()) {
         struct buf now = {0};
         dump_store(m.store, &now, COMPRESS_BALANCED, 2000);
