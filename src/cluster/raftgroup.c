@@ -71,6 +71,7 @@ static void put_hard_state(struct raftgroup *g, uint64_t term, uint64_t vote)
 {
     raftlog_put_hard_state(g->node->log, g->id, term, vote);
     g->hard_batch = raftlog_open_batch(g->node->log);
+    raftnode_wait(g);
 }
 
 static void engine_start(struct raftgroup *g)
@@ -178,6 +179,7 @@ static void take_entries(struct raftgroup *g, const struct raft_update *u)
     if (u->entries.batch == &g->raft.barrier) raft_free(g->raft.barrier.buf.base);
     g->unstored = true;
     g->took_entries = true;
+    raftnode_wait(g);
 }
 
 /* ---- messages */
@@ -389,6 +391,12 @@ void raftgroup_timeout(struct raftgroup *g)
     raftgroup_step(g, &e);
 }
 
+bool raftgroup_waits(const struct raftgroup *g)
+{
+    bool marking = g->snap.batch > raftlog_durable(g->node->log);
+    return g->hard_batch || g->unstored || marking || g->snap.step == RAFTSNAP_GIVING_UP;
+}
+
 void raftgroup_persisted(struct raftgroup *g)
 {
     struct raftlog *log = g->node->log;
@@ -505,19 +513,16 @@ static void skip_snapshot(const struct raftgroup *g, struct raft_append_entries 
     a->prev_log_term = t->snapshot.term;
 }
 
-/* A log without room takes no entries: what is left of the message is a sign of life of the leader. If it is only that its next segment is not ready, it takes one: an
- * entry may be larger than the room that is ever there ahead of need. */
+/* A log takes what it has room for; what is left of a message without entries is a sign of life of the leader. If it is only that the next segment is not ready, it
+ * takes one: an entry may be larger than the room that is ever there ahead of need. */
 static void fit_room(const struct raftgroup *g, struct raft_append_entries *a)
 {
-    uint64_t bytes = g->node->options.reserve_bytes / 2;
-    for (uint32_t i = 0; i < a->n_entries; i++) bytes += a->entries[i].buf.len + 64;
-    if (a->n_entries == 0 || raftlog_capacity(g->node->log) >= bytes) return;
-    if (raftlog_chore_error(g->node->log) == 0) {
-        a->n_entries = 1;
-        return;
-    }
-    raft_free(a->entries[0].batch);
-    a->n_entries = 0;
+    uint64_t room = raftlog_capacity(g->node->log), bytes = g->node->options.reserve_bytes / 2;
+    uint32_t n = 0;
+    while (n < a->n_entries && (bytes += a->entries[n].buf.len + 64) <= room) n++;
+    if (n == 0 && a->n_entries && raftlog_chore_error(g->node->log) == 0) n = 1;
+    if (n == 0 && a->n_entries) raft_free(a->entries[0].batch);
+    a->n_entries = n;
 }
 
 void raftgroup_receive(struct raftgroup *g, struct raft_message *m)

@@ -37,6 +37,8 @@ struct raftgroup {
     struct raft raft;
     bool dirty; /* stands in its node's list: flush has something to do */
     struct raftgroup *next_dirty;
+    bool waits; /* stands in its node's list of those that wait for the log */
+    struct raftgroup *next_waiting;
     bool dropped;
     const char *broken; /* why it stands still */
     bool broken_told;
@@ -88,13 +90,15 @@ struct raftnode {
     struct raftnode_out out;
     struct raftlog *log;
     struct rng rng;
-    uint64_t now;
+    uint64_t now;      /* goes with the caller's clock, but never back */
+    uint64_t clock;    /* the caller's, at the last tick */
     uint64_t scan_at;  /* no group's timer ends before */
     uint64_t scanned;  /* when timers were looked at last */
     char address[24];  /* of this node, for the engine */
     struct raftgroup **groups; /* by ascending number */
     uint32_t n_groups, cap_groups;
     struct raftgroup *dirty, **dirty_end;
+    struct raftgroup *waiting;
     struct raftnode_peer **peers; /* by ascending number */
     uint32_t n_peers, cap_peers;
     uint64_t drop_batch;   /* of the log, with the last end of a group */
@@ -107,6 +111,7 @@ struct raftnode {
 
 /* ---- raftnode.c, for the others */
 void raftnode_soil(struct raftgroup *g); /* flush shall look at this group */
+void raftnode_wait(struct raftgroup *g); /* raftnode_persisted shall */
 struct raftnode_peer *raftnode_peer(struct raftnode *n, uint64_t id);
 struct raftgroup *raftnode_group(const struct raftnode *n, uint32_t group); /* NULL: not here, or asleep */
 
@@ -123,6 +128,7 @@ void raftgroup_timeout(struct raftgroup *g);
 void raftgroup_receive(struct raftgroup *g, struct raft_message *m); /* checked by raftgroup_sane */
 bool raftgroup_sane(const struct raft_message *m);
 void raftgroup_persisted(struct raftgroup *g);
+bool raftgroup_waits(const struct raftgroup *g); /* for something to be durable */
 void raftgroup_submit_queue(struct raftgroup *g);
 /* Submits one entry of the engine's kinds. 0 or the engine's error. */
 int raftgroup_submit_one(struct raftgroup *g, enum raft_entry_type type, struct slice data);

@@ -30,7 +30,7 @@ struct raftnode *raftnode_new(const struct raftnode_options *options, struct raf
     if (o->reserve_bytes == 0) o->reserve_bytes = 1 << 20;
     n->out = *out;
     n->log = log;
-    n->now = options->now;
+    n->now = n->clock = options->now;
     n->scan_at = UINT64_MAX;
     n->dirty_end = &n->dirty;
     rng_init(&n->rng, options->seed ^ options->id * 0x9e3779b97f4a7c15ull);
@@ -103,6 +103,22 @@ void raftnode_soil(struct raftgroup *g)
     g->node->dirty_end = &g->next_dirty;
 }
 
+void raftnode_wait(struct raftgroup *g)
+{
+    if (g->waits) return;
+    g->waits = true;
+    g->next_waiting = g->node->waiting;
+    g->node->waiting = g;
+}
+
+static void stop_waiting(struct raftgroup *g)
+{
+    struct raftgroup **at = &g->node->waiting;
+    while (*at && *at != g) at = &(*at)->next_waiting;
+    if (*at) *at = g->next_waiting;
+    g->waits = false;
+}
+
 /* ---- groups */
 
 static void add_group(struct raftnode *n, uint32_t group, uint64_t applied)
@@ -143,7 +159,9 @@ int raftnode_group_create(struct raftnode *n, uint32_t group, const struct raftn
     buf_fini(&bytes);
     uint64_t batch = raftlog_open_batch(n->log);
     add_group(n, group, 0);
-    raftnode_group(n, group)->hard_batch = batch; /* it says nothing before it is durable */
+    struct raftgroup *g = raftnode_group(n, group);
+    g->hard_batch = batch; /* it says nothing before it is durable */
+    raftnode_wait(g);
     return 0;
 }
 
@@ -176,6 +194,7 @@ int raftnode_group_drop(struct raftnode *n, uint32_t group)
     n->drop_batch = raftlog_open_batch(n->log);
     n->queued_bytes -= g->queue.len;
     g->dropped = true;
+    stop_waiting(g);
     raftnode_soil(g);
     return 0;
 }
@@ -222,14 +241,16 @@ int raftnode_look(const struct raftnode *n, uint32_t group, struct raftnode_info
 
 uint64_t raftnode_next(const struct raftnode *n)
 {
-    if (n->dirty) return n->now;
+    if (n->dirty) return n->clock;
     uint64_t soonest = n->scanned + SCAN_MS;
-    return n->scan_at > soonest ? n->scan_at : soonest;
+    uint64_t due = n->scan_at > soonest ? n->scan_at : soonest;
+    return due > n->now ? n->clock + (due - n->now) : n->clock;
 }
 
 void raftnode_tick(struct raftnode *n, uint64_t now)
 {
-    if (now > n->now) n->now = now;
+    if (now > n->clock) n->now += now - n->clock;
+    n->clock = now;
     if (n->now < n->scan_at || n->now < n->scanned + SCAN_MS) return;
     n->scanned = n->now;
     n->scan_at = UINT64_MAX;
@@ -287,7 +308,14 @@ int raftnode_receive(struct raftnode *n, uint64_t from, const struct wire_frame 
 
 void raftnode_persisted(struct raftnode *n)
 {
-    for (uint32_t i = 0; i < n->n_groups; i++) raftgroup_persisted(n->groups[i]);
+    struct raftgroup *g = n->waiting, *next;
+    n->waiting = NULL;
+    for (; g; g = next) {
+        next = g->next_waiting;
+        g->waits = false;
+        raftgroup_persisted(g);
+        if (raftgroup_waits(g)) raftnode_wait(g);
+    }
 }
 
 /* The last words of a replica that was dropped. */

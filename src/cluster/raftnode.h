@@ -98,7 +98,7 @@ struct raftnode_out {
 struct raftnode_options {
     uint64_t id;   /* of this node, not 0 */
     uint64_t seed; /* of all randomness; nodes must have different ones */
-    uint64_t now;  /* ms of a clock that does not go back; a step back is taken as standing still */
+    uint64_t now;  /* ms of any clock; when it is set back, no time has passed */
     uint32_t election_ms, heartbeat_ms; /* 0: 600 and 60 */
     uint32_t install_ms;                /* an install that is not done is offered again after this; 0: 60 s */
     uint32_t inflight_entries;          /* submitted and not committed, per group; 0: 4096 */

@@ -30,6 +30,7 @@ static void put_mark(struct raftgroup *g, uint64_t index, uint64_t term, uint64_
     buf_fini(&bytes);
     g->snap.batch = raftlog_open_batch(g->node->log);
     g->snap.batch_index = index;
+    raftnode_wait(g);
 }
 
 int raftsnap_taken(struct raftgroup *g, uint64_t index, uint32_t trailing)
@@ -91,6 +92,7 @@ int raftsnap_fetched(struct raftgroup *g, uint64_t index, int rc)
     raftnode_soil(g);
     if (rc < 0) {
         s->step = RAFTSNAP_GIVING_UP;
+        raftnode_wait(g);
         raftsnap_persisted(g);
         return 0;
     }

@@ -90,6 +90,7 @@ static void change_members(struct raftsim_proc *p, uint32_t group)
         if (info.members.m[i].node == node) now = info.members.m[i].role;
     }
     enum raftnode_role role = (enum raftnode_role)rng_below(rng, 4);
+    if (now == RAFTNODE_GONE && world_now(p->sim->w) < p->sim->banned[group][node]) return;
     if (role == now || (now == RAFTNODE_VOTER && voters <= (rng_below(rng, 4) ? 2 : 1))) role = RAFTNODE_VOTER;
     int rc = raftnode_change(p->raft, group, node, role);
     world_trace(p->sim->w, p->node, "group %u: change of %llu from role %d to %d: %d", group, (unsigned long long)node, (int)now, (int)role, rc);
@@ -112,6 +113,25 @@ void raftload_admin(struct raftsim *s)
     } else {
         change_members(p, group);
     }
+    raftsim_turn(p);
+}
+
+void raftload_removed(struct raftsim *s, uint32_t group, uint32_t node)
+{
+    s->banned[group][node] = world_now(s->w) + 2000 * WORLD_MS;
+    if (rng_below(world_rng(s->w), 2)) world_after(s->w, 0, rng_below(world_rng(s->w), 1000 * WORLD_MS), RAFTSIM_DROP, (uint64_t)group << 32 | node);
+}
+
+void raftload_drop(struct raftsim *s, uint32_t group, uint32_t node)
+{
+    struct raftsim_proc *p = world_node(s->w, node);
+    if (!p || !p->r[group].there) return;
+    raftsim_wake(p);
+    CHECK(raftnode_group_drop(p->raft, group) == 0);
+    world_trace(s->w, node, "group %u: drops its replica", group);
+    s->durable[node].dropped[group] = true;
+    s->result->drops++;
+    memset(&p->r[group], 0, sizeof p->r[group]);
     raftsim_turn(p);
 }
 
@@ -200,8 +220,9 @@ static void tell_story(struct raftsim *s)
     s->load = false;
     world_run(w, QUIET_MS * WORLD_MS);
     for (uint32_t g = 0; g < RAFTCHECK_GROUPS && !world_failure(w); g++) {
-        if (raftcheck_acks(s->check, g) == acks[g]) trace_group(s, g), world_fail(w, "group %u took no write after all faults had ended", g);
+        if (raftcheck_acks(s->check, g) == acks[g]) world_fail(w, "group %u took no write after all faults had ended", g);
         check_converged(s, g);
+        if (world_failure(w)) trace_group(s, g);
     }
     raftcheck_end(s->check);
 }

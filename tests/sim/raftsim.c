@@ -141,6 +141,7 @@ static void on_changed(void *ctx, uint32_t group, uint64_t node, enum raftnode_r
     struct raftsim_proc *p = ctx;
     world_trace(p->sim->w, p->node, "group %u: change of %llu to role %d ended with %d", group, (unsigned long long)node, (int)role, rc);
     p->sim->result->changes += rc == 0;
+    if (rc == 0 && role == RAFTNODE_GONE) raftload_removed(p->sim, group, (uint32_t)node);
 }
 
 static void on_describe(void *ctx, uint32_t group, uint64_t index, struct buf *out)
@@ -156,7 +157,7 @@ static void on_install_wanted(void *ctx, uint32_t group, uint64_t from, uint64_t
     struct raftsim_proc *p = ctx;
     world_trace(p->sim->w, p->node, "group %u: shall take %llu's snapshot at %llu", group, (unsigned long long)from, (unsigned long long)index);
     CHECK(descriptor.n == 20 && le_u64(descriptor.p + 8) == index && le_u32(descriptor.p + 16) == group);
-    p->r[group].wanted.index = index;
+    p->r[group].wanted = index;
     p->r[group].wanted_from = le_u64(descriptor.p);
     world_after(p->sim->w, p->node, 1000 + rng_below(rng_of(p), 300 * WORLD_MS), RAFTSIM_FETCH, group);
 }
@@ -286,10 +287,13 @@ static void on_fetch(struct raftsim_proc *p, uint32_t group)
 {
     struct raftsim_replica *r = &p->r[group];
     uint32_t from = (uint32_t)r->wanted_from;
-    struct raftsim_snapshot *s = find_snapshot(p->sim, from, group, r->wanted.index);
+    uint64_t index = r->wanted;
+    r->wanted = 0;
+    if (!r->there || index == 0) return; /* the replica was dropped meanwhile */
+    struct raftsim_snapshot *s = find_snapshot(p->sim, from, group, index);
     bool got = s && world_reaches(p->sim->w, from, p->node) && keep_snapshot(p, group, s->index, &s->state);
-    world_trace(p->sim->w, p->node, "group %u: %s the snapshot at %llu", group, got ? "has" : "cannot get", (unsigned long long)r->wanted.index);
-    if (raftnode_installed(p->raft, group, r->wanted.index, got ? 0 : -EIO) != 0) world_fail(p->sim->w, "group %u: node %u may not install", group, p->node);
+    world_trace(p->sim->w, p->node, "group %u: %s the snapshot at %llu", group, got ? "has" : "cannot get", (unsigned long long)index);
+    if (raftnode_installed(p->raft, group, index, got ? 0 : -EIO) != 0) world_fail(p->sim->w, "group %u: node %u may not install", group, p->node);
     if (!got) return;
     p->sim->result->installs++;
     r->state = s->state;
@@ -309,6 +313,7 @@ static void on_task(void *ctx, void *self, uint32_t kind, uint64_t arg)
     struct raftsim_proc *p = self;
     if (kind == RAFTSIM_CLIENT) raftload_client(ctx);
     if (kind == RAFTSIM_ADMIN) raftload_admin(ctx);
+    if (kind == RAFTSIM_DROP) raftload_drop(ctx, (uint32_t)(arg >> 32), (uint32_t)arg);
     if (!p) return;
     raftsim_wake(p);
     if (kind == RAFTSIM_WRITTEN) on_written(p);
@@ -359,7 +364,7 @@ static bool create_group(struct raftsim_proc *p, uint32_t group)
         members[i] = (struct raftnode_member){(group + i) % RAFTSIM_NODES + 1, RAFTNODE_VOTER};
         among |= members[i].node == p->node;
     }
-    return among && raftnode_group_create(p->raft, group, members, 3) == 0;
+    return among && !p->sim->durable[p->node].dropped[group] && raftnode_group_create(p->raft, group, members, 3) == 0;
 }
 
 static bool resume_group(struct raftsim_proc *p, uint32_t group, const struct raftlog_state *st)

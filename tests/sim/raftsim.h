@@ -26,7 +26,7 @@ struct raftsim_result {
     char why[600];
     uint64_t hash;
     struct world_counts world;
-    uint64_t acks, reads, snapshots, installs, changes, transfers, truncations;
+    uint64_t acks, reads, snapshots, installs, changes, drops, transfers, truncations;
 };
 
 void raftsim_run(uint64_t seed, enum raftsim_mutant mutant, bool trace, struct raftsim_result *out);
@@ -46,6 +46,7 @@ struct raftsim_durable {
         uint64_t at, n;
     } writes[3]; /* the last ones, the latest first */
     bool crashed;
+    bool dropped[RAFTCHECK_GROUPS]; /* it left the group once, so it is no first member any more */
 };
 
 struct raftsim_write {
@@ -68,8 +69,7 @@ struct raftsim_replica { /* of a group, in a running process */
     uint32_t n_writes;
     struct raftsim_read reads[RAFTSIM_PENDING];
     uint32_t n_reads;
-    struct raftsim_snapshot wanted; /* an install that is being fetched: its index */
-    uint64_t wanted_from;
+    uint64_t wanted, wanted_from; /* index of a snapshot that is being fetched, and the node that has it */
 };
 
 struct raftsim_proc {
@@ -93,11 +93,12 @@ struct raftsim {
     bool load, admin; /* clients and administrator are at work */
     uint32_t client_us;
     bool large; /* some commands are */
+    uint64_t banned[RAFTCHECK_GROUPS][RAFTSIM_NODES + 1]; /* a node that was removed is not added again before this time: it forgets meanwhile */
     struct raftsim_durable durable[RAFTSIM_NODES + 1];
     struct raftsim_result *result;
 };
 
-enum raftsim_task { RAFTSIM_WRITTEN, RAFTSIM_CHORE, RAFTSIM_RETRY, RAFTSIM_FETCH, RAFTSIM_JOIN, RAFTSIM_CLIENT, RAFTSIM_ADMIN };
+enum raftsim_task { RAFTSIM_WRITTEN, RAFTSIM_CHORE, RAFTSIM_RETRY, RAFTSIM_FETCH, RAFTSIM_JOIN, RAFTSIM_CLIENT, RAFTSIM_ADMIN, RAFTSIM_DROP };
 
 extern const struct world_program raftsim_program; /* ctx is a struct raftsim */
 void raftsim_turn(struct raftsim_proc *p); /* the end of a turn: what was gathered goes out */
@@ -106,3 +107,5 @@ void raftsim_answer(struct raftsim_proc *p, uint32_t group); /* reads that can b
 
 void raftload_client(struct raftsim *s);
 void raftload_admin(struct raftsim *s);
+void raftload_removed(struct raftsim *s, uint32_t group, uint32_t node); /* that change is committed */
+void raftload_drop(struct raftsim *s, uint32_t group, uint32_t node);    /* and the node is told */

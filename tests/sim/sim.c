@@ -18,9 +18,9 @@ static void say_result(uint64_t seed, const struct raftsim_result *r)
     printf("  crashes %llu (leaders %llu, power %llu), cuts %llu, slow disks %llu, full disks %llu, clock jumps %llu; faults completed %llu\n",
            (unsigned long long)c->crashes, (unsigned long long)c->leader_crashes, (unsigned long long)c->power_losses, (unsigned long long)c->cuts,
            (unsigned long long)c->slow_disks, (unsigned long long)c->full_disks, (unsigned long long)c->jumps, (unsigned long long)c->completed);
-    printf("  writes acknowledged %llu, reads %llu, snapshots %llu, installs %llu, changes of members %llu, transfers %llu, truncations %llu\n",
+    printf("  writes acknowledged %llu, reads %llu, snapshots %llu, installs %llu, changes of members %llu, drops %llu, transfers %llu, truncations %llu\n",
            (unsigned long long)r->acks, (unsigned long long)r->reads, (unsigned long long)r->snapshots, (unsigned long long)r->installs,
-           (unsigned long long)r->changes, (unsigned long long)r->transfers, (unsigned long long)r->truncations);
+           (unsigned long long)r->changes, (unsigned long long)r->drops, (unsigned long long)r->transfers, (unsigned long long)r->truncations);
     printf("  frames %llu (lost %llu), events %llu, hash %016llx\n", (unsigned long long)c->frames, (unsigned long long)c->frames_lost, (unsigned long long)c->events,
            (unsigned long long)r->hash);
 }
@@ -38,13 +38,14 @@ static void run_seeds(uint64_t from, uint64_t n, uint64_t *passed, uint64_t *fai
         sum.reads += r.reads;
         sum.installs += r.installs;
         sum.changes += r.changes;
+        sum.drops += r.drops;
         sum.truncations += r.truncations;
         sum.world.leader_crashes += r.world.leader_crashes;
         sum.world.crashes += r.world.crashes;
     }
-    printf("%llu seeds: %llu crashes (%llu of leaders), %llu writes, %llu reads, %llu installs, %llu changes of members, %llu truncations\n", (unsigned long long)n,
+    printf("%llu seeds: %llu crashes (%llu of leaders), %llu writes, %llu reads, %llu installs, %llu changes of members, %llu replicas dropped, %llu truncations\n", (unsigned long long)n,
            (unsigned long long)sum.world.crashes, (unsigned long long)sum.world.leader_crashes, (unsigned long long)sum.acks, (unsigned long long)sum.reads,
-           (unsigned long long)sum.installs, (unsigned long long)sum.changes, (unsigned long long)sum.truncations);
+           (unsigned long long)sum.installs, (unsigned long long)sum.changes, (unsigned long long)sum.drops, (unsigned long long)sum.truncations);
 }
 
 static void hunt(enum raftsim_mutant mutant, uint64_t *passed, uint64_t *failed)

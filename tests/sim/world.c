@@ -183,7 +183,7 @@ void world_crash(struct world *w, uint32_t node, bool power)
 uint64_t world_clock(const struct world *w, uint32_t node)
 {
     const struct machine *m = &w->m[node];
-    int64_t us = (int64_t)w->now + (int64_t)w->now / 1000000 * m->drift_ppm + m->clock_base_us;
+    int64_t us = (int64_t)w->now + (int64_t)w->now / 1000 * m->drift_ppm / 1000 + m->clock_base_us;
     return (uint64_t)(us / WORLD_MS);
 }
 
@@ -198,7 +198,7 @@ void world_timer(struct world *w, uint32_t node, uint64_t clock_ms)
 {
     uint64_t clock = world_clock(w, node);
     uint64_t wait = clock_ms > clock ? clock_ms - clock : 0;
-    if (wait > 60 * 1000) wait = 60 * 1000;
+    if (wait > 1000) wait = 1000; /* the clock's pace may change meanwhile: who is woken early looks again */
     struct event *e = push(w, w->now + wait * WORLD_MS + 1, TIMER, node);
     e->arg = ++w->m[node].timer;
 }
@@ -348,6 +348,14 @@ static void fault_cut(struct world *w)
     end_later(w, CUT, a, b, 100 + rng_below(&w->rng, 4000));
 }
 
+/* From here on, not since the beginning. */
+static void set_drift(struct world *w, uint32_t node, int64_t ppm)
+{
+    struct machine *m = &w->m[node];
+    m->clock_base_us += (int64_t)w->now / 1000 * m->drift_ppm / 1000 - (int64_t)w->now / 1000 * ppm / 1000;
+    m->drift_ppm = ppm;
+}
+
 static void isolate(struct world *w, uint32_t node, bool on)
 {
     for (uint32_t i = 1; i <= w->n; i++) {
@@ -364,7 +372,7 @@ static void fault_node(struct world *w, enum fault_kind kind)
     if (!m->self || (kind == SLOW_DISK && m->slow) || (kind == FULL_DISK && m->full)) return;
     uint64_t ms = 100 + rng_below(&w->rng, 3000);
     if (kind == ISOLATE) isolate(w, node, true);
-    if (kind == ISOLATE && w->faults.jump && rng_below(&w->rng, 2)) world_jump(w, node, -(int64_t)ms); /* it stood still, and does not know that it is alone */
+    if (kind == ISOLATE && w->faults.jump && rng_below(&w->rng, 2)) set_drift(w, node, -900000); /* it hardly sees time pass, and does not know that it is alone */
     if (kind == SLOW_DISK) m->slow = true;
     if (kind == FULL_DISK) set_full(w, node, true);
     w->counts.slow_disks += kind == SLOW_DISK;
@@ -410,6 +418,7 @@ static void end_fault(struct world *w, const struct event *e)
     case ISOLATE:
         world_trace(w, e->node, "is connected");
         isolate(w, e->node, false);
+        set_drift(w, e->node, 0);
         break;
     case SLOW_DISK: m->slow = false; break;
     case FULL_DISK:
@@ -425,9 +434,7 @@ void world_set_faults(struct world *w, const struct world_faults *f)
     w->faults = *f;
     w->era++;
     for (uint32_t i = 1; i <= w->n; i++) {
-        int64_t drift = f->drift_ppm ? (int64_t)rng_below(&w->rng, 2ull * f->drift_ppm) - f->drift_ppm : 0;
-        w->m[i].clock_base_us += (int64_t)w->now / 1000000 * (w->m[i].drift_ppm - drift); /* from here on, not since the beginning */
-        w->m[i].drift_ppm = drift;
+        set_drift(w, i, f->drift_ppm ? (int64_t)rng_below(&w->rng, 2ull * f->drift_ppm) - f->drift_ppm : 0);
     }
     for (int kind = 0; kind < FAULTS; kind++) plan_fault(w, (enum fault_kind)kind);
 }
@@ -440,6 +447,7 @@ void world_heal(struct world *w)
     memset(w->cut, 0, sizeof w->cut);
     for (uint32_t i = 1; i <= w->n; i++) {
         w->m[i].slow = false;
+        set_drift(w, i, 0);
         if (w->m[i].full) set_full(w, i, false);
         world_start(w, i);
     }
