@@ -43,7 +43,7 @@ static int read_members(struct slice in, struct raftnode_members *out)
         uint64_t node = le_u64(in.p + at);
         at += 8 + strnlen(in.p + at + 8, in.n - at - 8) + 1;
         if (at >= in.n || node == 0 || known(out, node)) return -EBADMSG;
-        int role = in.p[at++];
+        int role = (unsigned char)in.p[at++];
         if (role != RAFT_VOTER && role != RAFT_STANDBY && role != RAFT_SPARE) return -EBADMSG;
         out->m[out->n++] = (struct raftnode_member){node, role_from(role)};
     }

@@ -61,7 +61,7 @@ struct raftnode_members {
 struct raftnode_entry {
     uint64_t index, term;
     enum raftnode_entry_type type;
-    struct slice data;
+    struct slice data; /* of commands; others have none */
 };
 
 struct raftnode_out {
@@ -154,7 +154,7 @@ void raftnode_flush(struct raftnode *n);
 
 /* Proposes an entry. term is that of role(): a leader of an older reign is refused. On 0, *index is where it will stand, if it does; data is copied. */
 int raftnode_submit(struct raftnode *n, uint32_t group, uint64_t term, struct slice data, uint64_t *index);
-/* Ends with read_ok or read_failed for this ticket, at flush or later. */
+/* Ends with read_ok or read_failed for this ticket, at flush or later; at once if the group is not here. */
 void raftnode_read(struct raftnode *n, uint32_t group, uint64_t ticket);
 /* Hands leadership to a voter (0: the best one). Submits are refused meanwhile; it ends by role(), or after an election time-out. */
 int raftnode_transfer(struct raftnode *n, uint32_t group, uint64_t to);

@@ -48,6 +48,17 @@ static void run_seeds(uint64_t from, uint64_t n, uint64_t *passed, uint64_t *fai
            (unsigned long long)sum.installs, (unsigned long long)sum.changes, (unsigned long long)sum.drops, (unsigned long long)sum.truncations);
 }
 
+/* The same seed must give the same run, or no failure can be looked at again. */
+static void repeat(uint64_t seed, uint64_t *passed, uint64_t *failed)
+{
+    struct raftsim_result a, b;
+    raftsim_run(seed, RAFTSIM_SOUND, false, &a);
+    raftsim_run(seed, RAFTSIM_SOUND, false, &b);
+    bool same = a.hash == b.hash && a.world.events == b.world.events;
+    if (!same) printf("seed %llu gives two different runs\n", (unsigned long long)seed);
+    *(same ? passed : failed) += 1;
+}
+
 static void hunt(enum raftsim_mutant mutant, uint64_t *passed, uint64_t *failed)
 {
     struct raftsim_result r = {0};
@@ -95,6 +106,7 @@ int main(int argc, char **argv)
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (one) return replay(seed, mutant);
+    repeat(from, &passed, &failed);
     run_seeds(from, seeds, &passed, &failed);
     for (int i = 1; mutants && i < RAFTSIM_MUTANTS; i++) hunt((enum raftsim_mutant)i, &passed, &failed);
     printf("sim: %llu passed, %llu failed\n", (unsigned long long)passed, (unsigned long long)failed);

@@ -33,7 +33,7 @@ struct rig_node {
     uint32_t sends, frames[RIG_TYPES];
     struct {
         enum raftnode_state state;
-        uint64_t term, leader, handed, truncated, truncations, wanted, wanted_from, changes, marked, strangers;
+        uint64_t term, leader, handed, truncated, truncations, wanted, wanted_from, changes, marked, strangers, members, members_at;
         int changed;
         uint64_t hash; /* of the commands */
     } g[RIG_GROUPS];
@@ -95,6 +95,14 @@ static void rig_on_read_ok(void *ctx, uint64_t ticket, uint64_t index)
 
 static void rig_on_read_failed(void *ctx, uint64_t ticket) { ((struct rig_node *)ctx)->reads_failed++; }
 
+static void rig_on_members(void *ctx, uint32_t group, const struct raftnode_members *members)
+{
+    struct rig_node *n = ctx;
+    assert_true(members->index > n->g[group].members_at);
+    n->g[group].members = members->n;
+    n->g[group].members_at = members->index;
+}
+
 static void rig_on_changed(void *ctx, uint32_t group, uint64_t node, enum raftnode_role role, int rc)
 {
     struct rig_node *n = ctx;
@@ -137,7 +145,7 @@ static bool rig_start(struct rig *r, uint64_t id)
     buf_fini(&error);
     if (!n->log) return false;
     struct raftnode_options o = {.id = id, .seed = 7 * id, .now = r->now, .reserve_bytes = 4096, .inflight_bytes = r->inflight_bytes};
-    struct raftnode_out out = {n, rig_on_send, rig_on_committed, rig_on_role, rig_on_truncated, NULL, rig_on_read_ok, rig_on_read_failed, rig_on_changed, rig_on_describe,
+    struct raftnode_out out = {n, rig_on_send, rig_on_committed, rig_on_role, rig_on_truncated, rig_on_members, rig_on_read_ok, rig_on_read_failed, rig_on_changed, rig_on_describe,
                                rig_on_install, rig_on_marked, rig_on_stranger, rig_on_broken};
     n->raft = raftnode_new(&o, n->log, &out);
     return true;

@@ -333,6 +333,7 @@ static void a_newcomer_is_filled_by_a_snapshot_and_promoted(void **state)
     assert_int_equal(raftnode_installed(n->raft, 0, 52, 0), 0);
     rig_run(r, 1000);
     assert_int_equal(n->g[0].marked, 52);
+    for (uint64_t id = 1; id <= 4; id++) assert_int_equal(r->n[id].g[0].members, 4);
     assert_int_equal(leader->g[0].changes, 1);
     assert_int_equal(leader->g[0].changed, 0);
     struct raftnode_info info;
