@@ -215,6 +215,14 @@ bool command_arity_ok(const struct command *c, uint32_t argc)
     return c->arity >= 0 ? argc == (uint32_t)c->arity : argc >= (uint32_t)-c->arity;
 }
 
+const struct command *command_inner(const struct command_table *t, const struct command *c, const struct slice *argv, uint32_t argc)
+{
+    uint32_t at = (uint32_t)c->inner_at;
+    const struct command *inner = argc > at ? command_find(t, argv[at]) : NULL;
+    if (!inner || inner->class != CLASS_KEYED || inner->inner_at || inner->flags & CMD_AT_ONCE || !command_arity_ok(inner, argc - at)) return NULL;
+    return inner->needs_all && inner->needs_all(argv + at, argc - at) ? NULL : inner;
+}
+
 int command_keys(const struct command *c, const struct slice *argv, uint32_t argc, uint32_t *at, int max)
 {
     if (c->flags & CMD_MOVABLE_KEYS) return c->keys(argv, argc, at, max);

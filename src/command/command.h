@@ -59,6 +59,8 @@ struct command {
     bool (*extent)(const struct slice *argv, uint32_t argc, struct slice *space, struct slice *start, struct slice *end);
     /* CMD_KEY_ONLY but for some calls (SET with GET): true if this is one of them. NULL: never. */
     bool (*needs_values)(const struct slice *argv, uint32_t argc);
+    /* CLASS_KEYED whose arguments from here on are another command, whose keys are its own (RANGE.EXEC); 0: none. See command_inner. */
+    int16_t inner_at;
     /* A command that runs others (EXEC): calls one() for each that it would run now, with its database. NULL: it runs none. */
     void (*each_inner)(void *session, command_visit *one, void *ctx);
     const struct exec_subcommand *subs; /* CONFIG and its like: what exec_subcommand chooses from, for COMMAND to show and for counters; NULL: none */
@@ -87,6 +89,8 @@ size_t command_places(const struct command_table *t);
 size_t command_place(const struct command_table *t, const struct command *c, const struct exec_subcommand *sub);
 const struct command *command_of_place(const struct command_table *t, size_t place); /* the row, or that of the subcommand */
 const char *command_place_name(const struct command_table *t, size_t place); /* "get", "config|get" */
+/* The command that c, which has inner_at, runs with these arguments of its own: NULL if it is unknown, has the wrong number of arguments, or could touch other shards than those of its keys. */
+const struct command *command_inner(const struct command_table *t, const struct command *c, const struct slice *argv, uint32_t argc);
 bool command_needs_values(const struct command *c, const struct slice *argv, uint32_t argc); /* the values of its keys must be in memory */
 bool command_arity_ok(const struct command *c, uint32_t argc);
 /* How many key arguments there are, the first max of their indexes in at[]; -1 if the syntax is wrong. */

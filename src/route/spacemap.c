@@ -214,6 +214,18 @@ uint32_t spacemap_hash_at(const struct space_map *m, uint64_t hash)
     return low;
 }
 
+bool spacemap_id_parse(struct slice digits, uint64_t *id)
+{
+    if (digits.n != SPACEMAP_ID_DIGITS) return false;
+    *id = 0;
+    for (size_t i = 0; i < SPACEMAP_ID_DIGITS; i++) {
+        char c = digits.p[i];
+        if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) return false;
+        *id = *id << 4 | (uint64_t)(c <= '9' ? c - '0' : c - 'a' + 10);
+    }
+    return *id != 0;
+}
+
 /* ---- what must always be true */
 
 /* Shown in full, a key may be longer than the sentence can bear. */

@@ -67,6 +67,10 @@ bool spacemap_hash_whole(const struct hash_desc *hash, uint32_t n, struct buf *w
 /* An id that stands twice in the map, or 0. */
 uint64_t spacemap_double_id(const struct space_map *m);
 
+/* An id or token as keys of records have it: 16 hex digits, lower case only, so that one id has one key. False: it is none, or 0. */
+enum { SPACEMAP_ID_DIGITS = 16 };
+bool spacemap_id_parse(struct slice digits, uint64_t *id);
+
 /* Adds a sentence to out (NULL: does nothing) in which each '@' is a key (struct slice; shown quoted, cut if long), each '#' a number (uint64_t) and each '$' a string. Gives false. */
 bool spacemap_say(struct buf *out, const char *sentence, ...);
 void spacemap_vsay(struct buf *out, const char *sentence, va_list ap);

@@ -19,7 +19,7 @@
 #include "base/mem.h"
 #include "route/spacemap.h"
 
-enum { VERSION = 1, MOVING = 1, PLACED = 2, TO_PLACED = 4, SPACE_HEAD = 32, RANGE_HEAD = 40, HASH_BYTES = 32, ID_DIGITS = 16, SPACE_HOME = 0 };
+enum { VERSION = 1, MOVING = 1, PLACED = 2, TO_PLACED = 4, SPACE_HEAD = 32, RANGE_HEAD = 40, HASH_BYTES = 32, SPACE_HOME = 0 };
 
 static const struct slice space_word = SLICE("space/"), range_word = SLICE("range/"), hash_word = SLICE("hash/");
 
@@ -35,19 +35,6 @@ enum spacerecord_kind spacerecord_kind(struct slice key)
     if (begins(key, range_word)) return SPACERECORD_RANGE;
     if (begins(key, hash_word)) return SPACERECORD_HASH;
     return SPACERECORD_NONE;
-}
-
-/* Lower case only: one id has one key. */
-static bool id_parse(struct slice digits, uint64_t *id)
-{
-    if (digits.n != ID_DIGITS) return false;
-    *id = 0;
-    for (size_t i = 0; i < ID_DIGITS; i++) {
-        char c = digits.p[i];
-        if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) return false;
-        *id = *id << 4 | (uint64_t)(c <= '9' ? c - '0' : c - 'a' + 10);
-    }
-    return *id != 0;
 }
 
 static void range_key(struct buf *out, struct slice name, uint64_t id)
@@ -132,13 +119,13 @@ static bool range_read(struct range_read *r, struct slice key, struct slice v, s
 {
     struct slice rest = behind(key, range_word);
     uint64_t id;
-    if (rest.n < ID_DIGITS + 1 || rest.p[rest.n - ID_DIGITS - 1] != '/' || !id_parse(slice_of(rest.p + rest.n - ID_DIGITS, ID_DIGITS), &id))
+    if (rest.n < SPACEMAP_ID_DIGITS + 1 || rest.p[rest.n - SPACEMAP_ID_DIGITS - 1] != '/' || !spacemap_id_parse(slice_of(rest.p + rest.n - SPACEMAP_ID_DIGITS, SPACEMAP_ID_DIGITS), &id))
         return spacemap_say(why, "its key does not end with an id");
     if (v.n < RANGE_HEAD || v.p[0] != VERSION || (unsigned char)v.p[1] > MOVING || v.p[2] || v.p[3]) return spacemap_say(why, "it is no record of a version that this program knows");
     uint64_t start = le_u32(v.p + 28), end = le_u32(v.p + 32), boundary = le_u32(v.p + 36);
     if (start + end + boundary != v.n - RANGE_HEAD) return spacemap_say(why, "its length is wrong");
     const char *p = v.p + RANGE_HEAD;
-    *r = (struct range_read){.name = slice_of(rest.p, rest.n - ID_DIGITS - 1), .number = le_u64(v.p + 12)};
+    *r = (struct range_read){.name = slice_of(rest.p, rest.n - SPACEMAP_ID_DIGITS - 1), .number = le_u64(v.p + 12)};
     r->d = (struct range_desc){.id = id, .generation = le_u64(v.p + 4), .shard = le_u32(v.p + 20), .to_shard = le_u32(v.p + 24), .moving = v.p[1] == MOVING,
                                .start = slice_of(p, start), .end = slice_of(p + start, end), .boundary = slice_of(p + start + end, boundary)};
     if (!r->d.moving && r->d.to_shard) return spacemap_say(why, "it does not move, but has somewhere to go");
@@ -148,7 +135,7 @@ static bool range_read(struct range_read *r, struct slice key, struct slice v, s
 static bool hash_read(struct hash_desc *d, struct slice key, struct slice v, struct buf *why)
 {
     uint64_t id;
-    if (!id_parse(behind(key, hash_word), &id)) return spacemap_say(why, "its key does not end with an id");
+    if (!spacemap_id_parse(behind(key, hash_word), &id)) return spacemap_say(why, "its key does not end with an id");
     if (v.n != HASH_BYTES || v.p[0] != VERSION || v.p[1] || v.p[2] || v.p[3]) return spacemap_say(why, "it is no record of a version that this program knows");
     *d = (struct hash_desc){.id = id, .generation = le_u64(v.p + 4), .shard = le_u32(v.p + 12), .first = le_u64(v.p + 16), .last = le_u64(v.p + 24)};
     return true;

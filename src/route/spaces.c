@@ -180,6 +180,20 @@ bool spaces_key_fits(struct slice name, struct slice key, struct buf *why)
     return false;
 }
 
+/* Of all that begins with the name, and of no less: the name with its last byte one up. */
+static bool is_next_name(struct slice name, struct slice end)
+{
+    size_t n = name.n;
+    while (n && (unsigned char)name.p[n - 1] == 0xff) n--;
+    return n && end.n == n && memcmp(end.p, name.p, n - 1) == 0 && (unsigned char)end.p[n - 1] == (unsigned char)name.p[n - 1] + 1;
+}
+
+bool spaces_end_fits(struct slice name, struct slice end, struct buf *why)
+{
+    if (end.n >= name.n && memcmp(end.p, name.p, name.n) == 0) return true;
+    return is_next_name(name, end) || spaces_key_fits(name, end, why);
+}
+
 /* ---- text */
 
 void spaces_text_key(struct buf *out, struct slice key)

@@ -137,6 +137,10 @@ uint64_t spaces_max_id(const struct space_map *m); /* the greatest id in use, 0:
 /* Whether a key is one of the space's: what start and end of a RANGE command should be. If not, why gets a sentence that shows the likely right form. */
 bool spaces_key_fits(struct slice name, struct slice key, struct buf *why);
 
+/* An end may be softer: it is a bound, not a key, and may lie behind the last key of the space. What begins with the name will do ("users0", which is behind every "users/..."), and so will the first
+ * bytes behind everything that begins with it ("usert" for "users"). All else is more likely a slip, which would silently mean "all". */
+bool spaces_end_fits(struct slice name, struct slice end, struct buf *why);
+
 /* ---- changing: each gives a new map (one reference) and leaves the old one alone; or NULL, *error and a sentence for the client in why (without a full stop, may be NULL). */
 
 enum spaces_error {
@@ -173,6 +177,10 @@ struct space_map *spaces_merge(const struct space_map *m, struct slice name, str
 struct space_map *spaces_move(const struct space_map *m, struct slice name, uint64_t id, uint32_t to_shard, enum spaces_error *error, struct buf *why);
 struct space_map *spaces_move_advance(const struct space_map *m, struct slice name, uint64_t id, struct slice boundary, enum spaces_error *error, struct buf *why);
 struct space_map *spaces_move_finish(const struct space_map *m, struct slice name, uint64_t id, enum spaces_error *error, struct buf *why);
+
+/* The map for another number of shards: what was in shard s is in s % shards. A move goes on as far as its boundary, unless both its ends fall together: then it is done. Generations rise where the shard
+ * is another one. For a map without intervals of the hash. */
+struct space_map *spaces_reshard(const struct space_map *m, uint32_t shards);
 
 /* The same for intervals of the hash: [first, at - 1] and [at, last]. */
 struct space_map *spaces_hash_split(const struct space_map *m, uint64_t at, uint64_t new_id, uint32_t upper_shard, enum spaces_error *error, struct buf *why);

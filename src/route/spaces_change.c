@@ -373,6 +373,48 @@ struct space_map *spaces_move_finish(const struct space_map *m, struct slice nam
     return with_range(m, s, at, &d);
 }
 
+/* ---- another number of shards */
+
+static struct range *range_resharded(struct range *r, uint32_t shards)
+{
+    struct range_desc d = r->d;
+    d.shard %= shards;
+    d.to_shard %= shards;
+    if (d.moving && d.shard == d.to_shard) {
+        d.moving = false;
+        d.to_shard = 0;
+        d.boundary = SLICE("");
+    }
+    if (d.shard == r->d.shard && d.to_shard == r->d.to_shard && d.moving == r->d.moving) return spacemap_range_ref(r);
+    d.generation++;
+    return spacemap_range_new(&d);
+}
+
+static void routing_reshard(struct routing *to, const struct routing *from, uint32_t shards)
+{
+    spacemap_routing_init(to, from->mode, from->number, from->n);
+    for (uint32_t i = 0; i < from->n; i++) to->ranges[i] = range_resharded(from->ranges[i], shards);
+}
+
+struct space_map *spaces_reshard(const struct space_map *m, uint32_t shards)
+{
+    CHECK(m->n_hash == 0 && shards >= 1);
+    struct space **spaces = mem_alloc((m->n_spaces + 1) * sizeof *spaces);
+    for (uint32_t i = 0; i < m->n_spaces; i++) {
+        const struct space *s = m->spaces[i];
+        spaces[i] = space_after(s, s->boundary, false);
+        spaces[i]->moving = s->moving;
+        routing_reshard(&spaces[i]->now, &s->now, shards);
+        routing_reshard(&spaces[i]->to, &s->to, shards);
+    }
+    struct route route = {.seed = m->route.seed, .shards = shards};
+    struct space_map *empty = spaces_new(&route, m->default_mode, NULL, 0, m->version + 1);
+    struct space_map *made = spacemap_build(empty, spaces, m->n_spaces);
+    spaces_unref(empty);
+    mem_free(spaces);
+    return made;
+}
+
 /* ---- intervals of the hash */
 
 static bool hash_split_ok(const struct space_map *m, uint64_t at, uint64_t new_id, const struct refusal *to)

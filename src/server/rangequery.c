@@ -21,13 +21,13 @@ static bool fail(struct buf *why, const char *text)
 }
 
 /* '-' and '+' are the ends of the line. */
-static bool parse_bound(struct slice arg, const char *open, struct slice space, struct slice *bound, struct buf *why)
+static bool parse_bound(struct slice arg, char open, struct slice space, struct slice *bound, struct buf *why)
 {
     *bound = slice_of(NULL, 0);
-    if (arg.n == 1 && arg.p[0] == *open) return true;
+    if (arg.n == 1 && arg.p[0] == open) return true;
     *bound = arg;
     struct buf reason = {0};
-    bool ok = spaces_key_fits(space, arg, &reason);
+    bool ok = open == '-' ? spaces_key_fits(space, arg, &reason) : spaces_end_fits(space, arg, &reason);
     if (!ok && why) buf_printf(why, "ERR %.*s", (int)reason.len, reason.p);
     buf_fini(&reason);
     return ok;
@@ -73,8 +73,8 @@ bool rangequery_parse(const struct slice *argv, uint32_t argc, unsigned parts, s
     *q = (struct rangequery){.space = without_slash(argv[1]), .limit = UINT64_MAX};
     uint32_t i = 2;
     if (parts & RANGEQUERY_BOUNDS) {
-        if (i < argc && !is_option(argv[i], parts) && !parse_bound(argv[i++], "-", q->space, &q->start, why)) return false;
-        if (i == 3 && i < argc && !is_option(argv[i], parts) && !parse_bound(argv[i++], "+", q->space, &q->end, why)) return false;
+        if (i < argc && !is_option(argv[i], parts) && !parse_bound(argv[i++], '-', q->space, &q->start, why)) return false;
+        if (i == 3 && i < argc && !is_option(argv[i], parts) && !parse_bound(argv[i++], '+', q->space, &q->end, why)) return false;
     }
     for (; i < argc; i++)
         if (!parse_option(argv, argc, &i, parts, q, &cursor, why)) return false;

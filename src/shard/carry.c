@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 #include "route/keyspace.h"
+#include "shard/locks.h"
 #include "store/chill.h"
 #include "store/image.h"
 #include "store/interest.h"
@@ -188,6 +189,18 @@ static struct space_map *advanced(const struct space_map *m, const struct carry_
     return next;
 }
 
+/* The locks on what goes are there before the boundary has passed. */
+static void carry_locks(const struct carrying *c, const struct space_map *next)
+{
+    uint32_t shards = c->e->route.shards;
+    bool *in = mem_zalloc(shards * sizeof *in);
+    struct slice upto = buf_slice(&c->upto);
+    if (c->job->all_shards) memset(in, true, shards);
+    else in[c->job->from] = in[c->job->to] = true;
+    locks_follow(c->e, in, next, c->job->space, c->job->boundary, upto.n ? upto : c->job->end);
+    mem_free(in);
+}
+
 struct space_map *carry_slice(struct engine *e, const struct space_map *m, const struct carry_job *job, struct carry_result *r)
 {
     struct carrying c = {.e = e, .job = job, .r = r};
@@ -199,6 +212,7 @@ struct space_map *carry_slice(struct engine *e, const struct space_map *m, const
     r->done = upto.n == 0;
     if (r->done || slice_cmp(upto, job->boundary) > 0) {
         next = advanced(m, job, upto, r->done);
+        carry_locks(&c, next);
         for (uint32_t s = first_shard(job); s < behind_last_shard(&c); s++)
             for (uint16_t db = 0; db < STORE_DBS; db++) carry_db(&c, next, s, db);
         each_db(&c, tell_interested);

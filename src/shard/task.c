@@ -72,17 +72,18 @@ static void route_extent(struct task *t, const struct engine *e, struct request 
     else task_add_all_shards(t, r, e);
 }
 
-static void route_keys(struct task *t, const struct engine *e, struct request *r, const struct slice *argv)
+/* The keys of c, which is the request's command or the one that it runs. */
+static void route_keys(struct task *t, const struct engine *e, struct request *r, const struct command *c, const struct slice *argv, uint32_t argc)
 {
     uint32_t on_stack[KEYS_ON_STACK], *at = on_stack;
-    int n = command_keys(r->cmd, argv, r->argc, at, KEYS_ON_STACK);
+    int n = command_keys(c, argv, argc, at, KEYS_ON_STACK);
     if (n > KEYS_ON_STACK) {
         at = mem_alloc((size_t)n * sizeof *at);
-        n = command_keys(r->cmd, argv, r->argc, at, n);
+        n = command_keys(c, argv, argc, at, n);
     }
     if (n == 1) {
         r->hash = keyhash(argv[at[0]], e->route.seed);
-        r->have_hash = at[0] == (uint32_t)r->cmd->first_key;
+        r->have_hash = c == r->cmd && at[0] == (uint32_t)c->first_key;
         r->shard = route_key(&e->route, argv[at[0]], r->hash);
         r->kind = REQUEST_ONE;
     } else {
@@ -96,6 +97,14 @@ static void route_keys(struct task *t, const struct engine *e, struct request *r
         }
     }
     if (at != on_stack) mem_free(at);
+}
+
+static void route_inner(struct task *t, const struct engine *e, struct request *r, const struct slice *argv)
+{
+    const struct command *inner = command_inner(e->commands, r->cmd, argv, r->argc);
+    uint32_t at = (uint32_t)r->cmd->inner_at;
+    r->kind = REQUEST_MANY; /* of no shard: it answers what is wrong */
+    if (inner) route_keys(t, e, r, inner, argv + at, r->argc - at);
 }
 
 static void find_shards(struct task *t, const struct engine *e, struct request *r, const struct slice *argv)
@@ -117,8 +126,10 @@ static void find_shards(struct task *t, const struct engine *e, struct request *
         } else if (c->needs_all && c->needs_all(argv, r->argc)) {
             r->kind = REQUEST_MANY;
             task_add_all_shards(t, r, e);
+        } else if (unlikely(c->inner_at)) {
+            route_inner(t, e, r, argv);
         } else {
-            route_keys(t, e, r, argv);
+            route_keys(t, e, r, c, argv, r->argc);
         }
         break;
     case CLASS_SPACE: route_extent(t, e, r, argv); break;

@@ -145,6 +145,11 @@ static void look_at(struct looking *l, uint16_t db, uint64_t hash, struct slice 
 static void look_at_command(void *ctx, const struct command *c, const struct slice *argv, uint32_t argc, uint16_t db)
 {
     struct looking *l = ctx;
+    if (c->inner_at) {
+        const struct command *inner = command_inner(l->w->engine->commands, c, argv, argc);
+        if (inner) look_at_command(l, inner, argv + c->inner_at, argc - (uint32_t)c->inner_at, db);
+        return;
+    }
     if (!command_needs_values(c, argv, argc) || (!c->first_key && !(c->flags & CMD_MOVABLE_KEYS))) return;
     uint32_t on_stack[KEYS_ON_STACK], *at = on_stack;
     int n = command_keys(c, argv, argc, at, KEYS_ON_STACK);

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "route/spacerecord.h"
 #include "shard/carry.h"
+#include "shard/locks.h"
 #include "shard/task.h"
 
 enum {
@@ -150,15 +151,20 @@ static void collect(struct records *all, uint32_t shard, const struct store *s)
     }
 }
 
+struct space_map *topology_read(const struct route *route, struct store *const *stores, struct buf *error)
+{
+    struct records all = {0};
+    for (uint32_t i = 0; i < route->shards; i++) collect(&all, i, stores[i]);
+    struct space_map *m = all.n ? spacerecord_map(route, SPACE_HASH, 1, all.r, all.n, error) : NULL;
+    mem_free(all.r);
+    return m;
+}
+
 int topology_load(struct topology *t, struct buf *error)
 {
     struct engine *e = t->engine;
-    struct records all = {0};
-    for (uint32_t i = 0; i < e->route.shards; i++) collect(&all, i, e->stores[i]);
-    struct space_map *m = all.n ? spacerecord_map(&t->empty->route, SPACE_HASH, 1, all.r, all.n, error) : NULL;
-    mem_free(all.r);
-    if (!all.n) return 0;
-    if (!m) return -EINVAL;
+    struct space_map *m = topology_read(&t->empty->route, e->stores, error);
+    if (!m) return error->len ? -EINVAL : 0;
     engine_set_map(e, NULL, m);
     have_stores_ask(e);
     for (uint32_t i = 0; i < e->route.shards; i++) {
@@ -210,10 +216,26 @@ static void note_orders(struct topology *t, const struct space_map *before, cons
     }
 }
 
+/* A space whose mode changes without a move (it holds no keys) takes its locks along here; all tokens are held. Those of a move go with its slices. */
+static void take_locks_along(struct topology *t, const struct space_map *before, const struct space_map *next)
+{
+    uint32_t shards = t->engine->route.shards;
+    bool *all = mem_alloc(shards * sizeof *all);
+    memset(all, true, shards);
+    for (uint32_t i = 0; i < next->n_spaces; i++) {
+        struct space_info was, is;
+        spaces_describe(next->spaces[i], &is);
+        spaces_info(before, is.name, &was);
+        if (was.generation != is.generation) locks_follow(t->engine, all, next, is.name, SLICE(""), SLICE(""));
+    }
+    mem_free(all);
+}
+
 void topology_put(struct topology *t, struct worker *w, struct space_map *next)
 {
     const struct space_map *before = topology_map(t);
     spacerecord_diff(before, next, put_record, t);
+    take_locks_along(t, before, next);
     note_orders(t, before, next);
     engine_set_map(t->engine, w, next);
     atomic_store(&t->busy, true);

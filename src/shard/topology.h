@@ -32,6 +32,9 @@ void topology_free(struct topology *t);
 /* The stores have been loaded, and no worker touches them: the map comes into force and every ordered key is indexed. Gives 0, or -EINVAL and which record does not fit. */
 int topology_load(struct topology *t, struct buf *error);
 
+/* The map that the records in these stores make, [route->shards]. NULL: they have none; or, if error got a text, it does not fit together. */
+struct space_map *topology_read(const struct route *route, struct store *const *stores, struct buf *error);
+
 /* ---- with the tokens of shard 0 and of every shard whose records or keys the change concerns */
 
 /* The map to make changes from: that in force, or one without any spaces. */

@@ -70,7 +70,11 @@ void spaceindex_changed(struct store *s, struct db *db, struct slice key, struct
     if (k->count == 0) index_free(s, db, k);
 }
 
-static bool is_wanted(const struct store *s, struct slice space) { return s->is_ordered && s->is_ordered(s->is_ordered_ctx, space); }
+/* All of the system database is: whoever keeps records there finds those of one kind without looking at the others. */
+static bool is_wanted(const struct store *s, const struct db *db, struct slice space)
+{
+    return db == s->dbs[STORE_SYSTEM_DB] || (s->is_ordered && s->is_ordered(s->is_ordered_ctx, space));
+}
 
 static void mark_and_add(struct store *s, struct db *db, struct entry *e, struct slice space)
 {
@@ -88,7 +92,7 @@ static void unmark_and_remove(struct store *s, struct db *db, struct entry *e)
 void spaceindex_offer(struct store *s, struct db *db, struct entry *e)
 {
     struct slice space = space_of(entry_key(e));
-    if (is_wanted(s, space)) mark_and_add(s, db, e, space);
+    if (is_wanted(s, db, space)) mark_and_add(s, db, e, space);
 }
 
 /* ---- many */
@@ -102,7 +106,7 @@ static void bring_in_line(void *ctx, struct entry *e)
 {
     const struct lining_up *l = ctx;
     struct slice space = space_of(entry_key(e));
-    bool marked = e->flags & ENTRY_ORDERED, wanted = is_wanted(l->store, space);
+    bool marked = e->flags & ENTRY_ORDERED, wanted = is_wanted(l->store, l->db, space);
     if (wanted && !marked) mark_and_add(l->store, l->db, e, space);
     else if (marked && !wanted) unmark_and_remove(l->store, l->db, e);
 }

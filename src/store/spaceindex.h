@@ -1,7 +1,7 @@
 /* The ordered key spaces of a database: for each an index of its keys (store/keyindex.h). For store_apply and those few who move entries beside it; everybody else sees
  * store_index and store_order_step (store/store.h), which are implemented here, too.
  *
- * Every database that clients can select has its own. An entry that is indexed is marked ENTRY_ORDERED; it is in the index of space_of its key and in no other. The
+ * Every database has its own; of the system database every space is ordered. An entry that is indexed is marked ENTRY_ORDERED; it is in the index of space_of its key and in no other. The
  * indexes, their names and the table of them live in the database's arena, so that a flush takes everything with it. An index without keys is no index.
  *
  * Invariant (spaceindex_check): an entry is in the index of its space exactly if it is marked. */

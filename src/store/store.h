@@ -132,7 +132,7 @@ bool store_grow_step(struct store *s, unsigned buckets);
 
 /* Ordered key spaces. A key that comes, or changes, is indexed if is_ordered says so of its space (space_of, route/keyspace.h), and stays so until it goes. Where the answer changes while there are keys,
  * the owner brings the store in line: an index has all keys of its space only when every key came after the answer was yes, or a whole walk of order_step was made since.
- * is_ordered stays NULL while no space is ordered: then keys cost nothing more. */
+ * is_ordered stays NULL while no space is ordered: then keys cost nothing more. In the system database every space is ordered, always. */
 struct keyindex *store_index(const struct store *s, uint16_t db, struct slice space); /* NULL: no key of that space is indexed. Good until the next change of the store */
 struct store_ordering { /* where a walk is; zeros at first */
     uint64_t cursor, swaps;

@@ -503,6 +503,52 @@ static void compare_overlap(struct twin *t)
     assert_true(seen.any && slice_eq(seen.reached, end));
 }
 
+/* Another number of shards: every key is in the one that its old one has become. */
+static void compare_resharded(struct twin *t)
+{
+    uint32_t shards = 1 + (uint32_t)rng_below(&t->rng, 6);
+    struct space_map *m = spaces_reshard(t->map, shards);
+    spaces_check(m);
+    assert_true(m->route.shards == shards && m->n_spaces == t->map->n_spaces);
+    for (const struct twin_key *k = t->keys; k < t->keys + TWIN_KEYS; k++) {
+        struct space_place p;
+        spaces_route(m, k->key, k->hash, &p);
+        assert_int_equal(p.shard, k->now.hashed ? k->hash % shards : k->now.shard % shards);
+        assert_true(p.id == k->now.id && p.generation >= t->generation[p.id]);
+    }
+    spaces_unref(m);
+}
+
+static void a_move_whose_ends_fall_together_is_done(void **state)
+{
+    struct space_map *m = users_map(), *less;
+    become(&m, spaces_move(m, SLICE("users"), 1, 0, &err, &why));
+    become(&m, spaces_move_advance(m, SLICE("users"), 1, SLICE("users/k"), &err, &why));
+    less = spaces_reshard(m, 3);
+    assert_true(place_of(less, "users/a").shard == 0 && place_of(less, "users/x").shard == 2);
+    assert_int_equal(place_of(less, "users/a").generation, place_of(m, "users/a").generation);
+    spaces_unref(less);
+    less = spaces_reshard(m, 2);
+    spaces_check(less);
+    assert_true(place_of(less, "users/a").shard == 0 && place_of(less, "users/x").shard == 0);
+    assert_false(spaces_range_by_id(less, 1, NULL)->moving);
+    assert_int_equal(place_of(less, "users/a").generation, place_of(m, "users/a").generation + 1);
+    spaces_unref(less);
+    spaces_unref(m);
+}
+
+static void an_end_may_lie_behind_the_space(void **state)
+{
+    static const char *const good[] = {"users/k", "users0", "users/a/b", "users", "usert", "users/"}, *const bad[] = {"", "m", "z", "user", "user/x", "userz"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) assert_true(spaces_end_fits(SLICE("users"), slice_str(good[i]), &why));
+    assert_true(spaces_end_fits(SLICE("a\xff"), SLICE("b"), &why) && why.len == 0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_false(spaces_end_fits(SLICE("users"), slice_str(bad[i]), &why));
+        assert_true(why.len > 0);
+        why.len = 0;
+    }
+}
+
 static void a_random_walk_of_changes_agrees_with_a_twin_that_knows_every_key(void **state)
 {
     static struct space_map *(*const changes[])(struct twin *, uint32_t) = {twin_set_mode, twin_advance, twin_finish, twin_split, twin_merge, twin_move, twin_move_advance, twin_move_finish, twin_retitle};
@@ -521,6 +567,7 @@ static void a_random_walk_of_changes_agrees_with_a_twin_that_knows_every_key(voi
                 spacerecord_diff(t->map, made, keep_record, t);
                 become(&t->map, made);
                 if (done[which] % 4 == 0) compare_records(t);
+                if (done[which] % 4 == 1) compare_resharded(t);
                 compare_keys(t);
             } else {
                 refused++;
@@ -544,6 +591,8 @@ int main(void)
         cmocka_unit_test(mistakes_are_told_with_what_was_meant),
         cmocka_unit_test(a_descriptor_has_one_text),
         cmocka_unit_test(intervals_of_the_hash_split_and_merge),
+        cmocka_unit_test(a_move_whose_ends_fall_together_is_done),
+        cmocka_unit_test(an_end_may_lie_behind_the_space),
         cmocka_unit_test(a_random_walk_of_changes_agrees_with_a_twin_that_knows_every_key),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
