@@ -8,35 +8,33 @@
 #include "base/mem.h"
 #include "io/file.h"
 
-enum { NAME_MAX_BYTES = 128 }; /* the longest is shorter */
-
 /* ---- names */
 
-static void format(char name[NAME_MAX_BYTES], const struct groupdir_file *f)
+void groupdir_name(char name[GROUPDIR_NAME_MAX], const struct groupdir_file *f)
 {
-    int n = snprintf(name, NAME_MAX_BYTES, "g%" PRIu32 "-%" PRIu64 "-%" PRIu64, f->group, f->index, f->term);
-    if (f->kind == GROUPDIR_PART) snprintf(name + n, NAME_MAX_BYTES - (size_t)n, "-%016" PRIx64 "-%" PRIu64 ".part", f->checksum, f->bytes);
-    else snprintf(name + n, NAME_MAX_BYTES - (size_t)n, "%s", f->kind == GROUPDIR_SNAPSHOT ? ".snap" : ".snap.new");
+    int n = snprintf(name, GROUPDIR_NAME_MAX, "g%" PRIu32 "-%" PRIu64 "-%" PRIu64, f->group, f->index, f->term);
+    if (f->kind == GROUPDIR_PART) snprintf(name + n, GROUPDIR_NAME_MAX - (size_t)n, "-%016" PRIx64 "-%" PRIu64 ".part", f->checksum, f->bytes);
+    else snprintf(name + n, GROUPDIR_NAME_MAX - (size_t)n, "%s", f->kind == GROUPDIR_SNAPSHOT ? ".snap" : ".snap.new");
 }
 
 int groupdir_path(char path[GROUPDIR_PATH_MAX], const char *dir, const struct groupdir_file *f)
 {
-    char name[NAME_MAX_BYTES];
-    format(name, f);
+    char name[GROUPDIR_NAME_MAX];
+    groupdir_name(name, f);
     return snprintf(path, GROUPDIR_PATH_MAX, "%s/%s", dir, name) < GROUPDIR_PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
 /* Reads generously and compares with what it would have written: a name has one spelling. */
 bool groupdir_parse(const char *name, struct groupdir_file *f)
 {
-    char again[NAME_MAX_BYTES];
+    char again[GROUPDIR_NAME_MAX];
     int n = 0;
     *f = (struct groupdir_file){.kind = GROUPDIR_SNAPSHOT};
-    if (strnlen(name, NAME_MAX_BYTES) == NAME_MAX_BYTES) return false;
+    if (strnlen(name, GROUPDIR_NAME_MAX) == GROUPDIR_NAME_MAX) return false;
     if (sscanf(name, "g%10" SCNu32 "-%20" SCNu64 "-%20" SCNu64 "%n", &f->group, &f->index, &f->term, &n) != 3) return false;
     if (strcmp(name + n, ".snap.new") == 0) f->kind = GROUPDIR_UNFINISHED;
     else if (sscanf(name + n, "-%16" SCNx64 "-%20" SCNu64, &f->checksum, &f->bytes) == 2) f->kind = GROUPDIR_PART;
-    format(again, f);
+    groupdir_name(again, f);
     return strcmp(name, again) == 0;
 }
 

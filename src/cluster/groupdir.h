@@ -11,7 +11,7 @@
 
 struct file_ops;
 
-enum { GROUPDIR_PATH_MAX = 4096 };
+enum { GROUPDIR_PATH_MAX = 4096, GROUPDIR_NAME_MAX = 128 /* the longest is shorter */ };
 
 enum groupdir_kind { GROUPDIR_SNAPSHOT, GROUPDIR_UNFINISHED, GROUPDIR_PART };
 
@@ -22,6 +22,7 @@ struct groupdir_file {
     uint64_t checksum, bytes; /* GROUPDIR_PART: of the whole; else 0 */
 };
 
+void groupdir_name(char name[GROUPDIR_NAME_MAX], const struct groupdir_file *f); /* without a folder */
 /* -ENAMETOOLONG if there is no room. */
 int groupdir_path(char path[GROUPDIR_PATH_MAX], const char *dir, const struct groupdir_file *f);
 /* False: no name that groupdir_path makes. */

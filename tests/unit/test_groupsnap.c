@@ -165,6 +165,25 @@ static void every_damaged_byte_is_found_and_named(void **state)
     file_sim_free(sim);
 }
 
+static void blocks_that_change_places_are_found(void **state)
+{
+    struct file_sim *sim = file_sim_new(DIR, 1);
+    struct groupsnap_totals t;
+    char path[GROUPDIR_PATH_MAX];
+    groupsnaprig_make(file_sim_ops(sim), 2, 25, 100, &t);
+    assert_true(t.blocks >= 2);
+    groupsnaprig_path(path, 100, GROUPDIR_SNAPSHOT);
+    struct buf *b = file_sim_bytes(sim, path), swapped = {0};
+    char *first = b->p + le_u32(b->p + 12);
+    size_t n = DUMPFILE_HEAD_BYTES + le_u32(first + 4), m = DUMPFILE_HEAD_BYTES + le_u32(first + n + 4);
+    buf_add(&swapped, first + n, m);
+    buf_add(&swapped, first, n);
+    memcpy(first, swapped.p, n + m);
+    expect_found(sim, path, (size_t)(first - b->p));
+    buf_fini(&swapped);
+    file_sim_free(sim);
+}
+
 static void a_later_version_is_not_taken_for_damage(void **state)
 {
     struct file_sim *sim = file_sim_new(DIR, 1);
@@ -406,6 +425,7 @@ int main(void)
         cmocka_unit_test(a_random_store_survives_its_snapshot),
         cmocka_unit_test(an_entry_longer_than_a_block_survives),
         cmocka_unit_test(every_damaged_byte_is_found_and_named),
+        cmocka_unit_test(blocks_that_change_places_are_found),
         cmocka_unit_test(a_later_version_is_not_taken_for_damage),
         cmocka_unit_test(the_golden_file_is_read_as_the_store_that_it_was),
         cmocka_unit_test(the_newest_valid_one_of_the_group_is_found),
