@@ -107,23 +107,13 @@ static void route_inner(struct task *t, const struct engine *e, struct request *
     if (inner) route_keys(t, e, r, inner, argv + at, r->argc - at);
 }
 
-static void find_shards(struct task *t, const struct engine *e, struct request *r, const struct slice *argv)
+static __attribute__((noinline)) void find_other_shards(struct task *t, const struct engine *e, struct request *r, const struct slice *argv)
 {
     const struct command *c = r->cmd;
-    r->first_shard = t->n_shards;
-    r->first_hash = t->n_hashes;
-    r->n_shards = r->n_hashes = 0;
-    r->have_hash = r->at_home = r->touched = r->strayed = false;
-    r->routed = route_version(&e->route); /* before the map is looked at: it may be another one by then, and then this is too old */
     uint64_t position;
     switch (c->class) {
     case CLASS_KEYED:
-        if (likely(c->first_key == c->last_key && c->first_key == 1 && !(c->flags & CMD_MOVABLE_KEYS))) {
-            r->hash = keyhash(argv[1], e->route.seed);
-            r->have_hash = true;
-            r->shard = route_key(&e->route, argv[1], r->hash);
-            r->kind = REQUEST_ONE;
-        } else if (c->needs_all && c->needs_all(argv, r->argc)) {
+        if (c->needs_all && c->needs_all(argv, r->argc)) {
             r->kind = REQUEST_MANY;
             task_add_all_shards(t, r, e);
         } else if (unlikely(c->inner_at)) {
@@ -146,6 +136,24 @@ static void find_shards(struct task *t, const struct engine *e, struct request *
         if (!exec_cursor_parse(argv[1], e->route.shards, &position, &r->shard)) r->shard = 0;
         break;
     case CLASS_LOCAL: r->kind = REQUEST_MANY; break;
+    }
+}
+
+static inline void find_shards(struct task *t, const struct engine *e, struct request *r, const struct slice *argv)
+{
+    const struct command *c = r->cmd;
+    r->first_shard = t->n_shards;
+    r->first_hash = t->n_hashes;
+    r->n_shards = r->n_hashes = 0;
+    r->have_hash = r->at_home = r->touched = r->strayed = false;
+    r->routed = route_version(&e->route); /* before the map is looked at: it may be another one by then, and then this is too old */
+    if (likely(c->class == CLASS_KEYED && c->first_key == c->last_key && c->first_key == 1 && !(c->flags & CMD_MOVABLE_KEYS))) {
+        r->hash = keyhash(argv[1], e->route.seed);
+        r->have_hash = true;
+        r->shard = route_key(&e->route, argv[1], r->hash);
+        r->kind = REQUEST_ONE;
+    } else {
+        find_other_shards(t, e, r, argv);
     }
 }
 
@@ -211,11 +219,10 @@ static void add_lines(struct task *t, struct request *r, const uint16_t *lines, 
     r->strayed = true;
 }
 
-/* True: the request at pos needs no shards but those that are held. */
-static bool still_here(struct task *t, const struct engine *e)
+static __attribute__((noinline)) bool is_here_by_new_map(struct task *t, const struct engine *e)
 {
     struct request *r = &t->requests[t->pos];
-    if (likely(!r->cmd || r->routed == route_version(&e->route))) return true;
+    if (!r->cmd) return true;
     struct request before = *r;
     uint16_t one = (uint16_t)before.shard, *held = &one;
     uint32_t n = before.kind == REQUEST_ONE ? 1 : before.n_shards;
@@ -231,6 +238,12 @@ static bool still_here(struct task *t, const struct engine *e)
     else if (t->waiter) add_lines(t, r, held, n);
     if (held != &one) mem_free(held);
     return same;
+}
+
+/* True: the request at pos needs no shards but those that are held. */
+static inline bool still_here(struct task *t, const struct engine *e)
+{
+    return likely(t->requests[t->pos].routed == route_version(&e->route)) || is_here_by_new_map(t, e);
 }
 
 void task_settle(struct task *t, const struct engine *e)
