@@ -54,6 +54,10 @@ struct lane { /* one shard's part */
 struct place_in_line {
     struct place_in_line *next;
     const struct walk_sink *sink;
+    const uint32_t *shards; /* that are walked */
+    uint32_t n_shards;
+    bool at_epoch;          /* the log makes the cut */
+    void (*at_cut)(void *ctx);
     bool walking;   /* the cut is made */
     uint64_t total; /* entries, then */
 };
@@ -62,11 +66,13 @@ struct walk {
     struct engine *engine;
     struct journal *journal;
     struct lane *lanes; /* [shards] */
-    struct task cutter; /* without a log: takes all tokens and makes the cut */
+    uint32_t *all;      /* [shards] their numbers */
+    struct task cutter; /* where the log does not: takes the tokens and makes the cut */
     struct mail start;  /* asks worker 0 to run it */
 
     /* the one that is under way */
-    const struct walk_sink *sink;
+    const struct place_in_line *run;
+    const struct walk_sink *sink; /* its */
     struct walk_moment moment;    /* set by the cut */
     _Atomic(struct chunk *) full; /* chunks on their way to the thread, newest first */
     _Atomic uint64_t backlog;     /* bytes in them and in the open ones */
@@ -234,19 +240,22 @@ static void start_slice(struct worker *worker, struct mail *m)
     engine_post(worker, &worker->engine->shards[l - l->walk->lanes], m);
 }
 
-/* ---- all tokens held: the cut */
+/* ---- the tokens held: the cut */
 
 static void cut_all(struct walk *w, uint64_t epoch)
 {
+    const struct place_in_line *run = w->run;
     uint64_t bytes = 0;
     w->moment = (struct walk_moment){.epoch = epoch, .unix_ms = clock_unix_ms()};
-    for (uint32_t i = 0; i < w->engine->route.shards; i++) {
-        struct lane *l = &w->lanes[i];
-        l->cut = cut_begin(w->engine->stores[i], emit, l);
+    for (uint32_t i = 0; i < run->n_shards; i++) {
+        uint32_t shard = run->shards[i];
+        struct lane *l = &w->lanes[shard];
+        l->cut = cut_begin(w->engine->stores[shard], emit, l);
         atomic_store_explicit(&l->done, 0, memory_order_relaxed);
-        bytes += store_bytes(w->engine->stores[i]);
+        bytes += store_bytes(w->engine->stores[shard]);
         w->moment.entries += cut_total(l->cut);
     }
+    if (run->at_cut) run->at_cut(w->sink->ctx);
     uint64_t may = bytes / HOLD_BACK_SHARE > HOLD_BACK_MIN_BYTES ? bytes / HOLD_BACK_SHARE : HOLD_BACK_MIN_BYTES, max = atomic_load(&w->backlog_max);
     atomic_store(&w->hold_back_bytes, max && max < may ? max : may);
 }
@@ -283,21 +292,38 @@ static bool is_cut_made(const struct walk *w) { return atomic_load(&w->cut_made)
 
 static bool is_unwanted(const struct walk *w) { return atomic_load(&w->stop) || !w->sink->goes_on(w->sink->ctx); }
 
-/* The log cannot close an epoch now, or nobody wants the cut: it is taken back, unless it is just being made. Without a log it is as good as made. */
+/* The log cannot close an epoch now, or nobody wants the cut: it is taken back, unless it is just being made. Where the log does not make it, it is as good as made. */
 static bool take_back(struct walk *w, int *error)
 {
-    *error = w->journal ? journal_error(w->journal) : 0;
+    *error = w->run->at_epoch ? journal_error(w->journal) : 0;
     if (!*error && is_unwanted(w)) *error = -ECANCELED;
     if (!*error) return false;
-    return w->journal ? journal_take_back_cut(w->journal) : atomic_load(&w->stop);
+    return w->run->at_epoch ? journal_take_back_cut(w->journal) : atomic_load(&w->stop);
+}
+
+static void prepare_cutter(struct walk *w)
+{
+    task_fini(&w->cutter);
+    task_init_some(&w->cutter, w->engine, w->run->shards, w->run->n_shards, cut_without_log);
+    w->cutter.session = w;
+    w->cutter.finish = cutter_came_home;
+}
+
+static void ask_for_cut(struct walk *w)
+{
+    atomic_store(&w->cut_made, false);
+    if (w->run->at_epoch) {
+        journal_ask_cut(w->journal, cut_at_epoch, w);
+    } else {
+        prepare_cutter(w);
+        engine_send(w->engine, 0, &w->start);
+    }
 }
 
 static int wait_for_cut(struct walk *w)
 {
     int error;
-    atomic_store(&w->cut_made, false);
-    if (w->journal) journal_ask_cut(w->journal, cut_at_epoch, w);
-    else engine_send(w->engine, 0, &w->start);
+    ask_for_cut(w);
     while (!is_cut_made(w)) {
         sleep_unless(w, is_cut_made);
         if (!is_cut_made(w) && take_back(w, &error)) return error;
@@ -377,8 +403,10 @@ static struct chunk *oldest_first(struct chunk *newest)
 static void let_slices_go_on(struct walk *w)
 {
     if (atomic_load(&w->backlog) >= ahead_bytes(w) / 2) return;
-    for (uint32_t i = 0; i < w->engine->route.shards; i++)
-        if (atomic_exchange(&w->lanes[i].waits, false)) send_slice(&w->lanes[i]);
+    for (uint32_t i = 0; i < w->run->n_shards; i++) {
+        struct lane *l = &w->lanes[w->run->shards[i]];
+        if (atomic_exchange(&l->waits, false)) send_slice(l);
+    }
 }
 
 static bool is_there_a_chunk(const struct walk *w) { return atomic_load(&w->full) != NULL; }
@@ -417,14 +445,15 @@ static void note_begun(struct walk *w, struct place_in_line *me)
 
 static int run_first_in_line(struct walk *w, struct place_in_line *me)
 {
+    w->run = me;
     w->sink = me->sink;
     atomic_store(&w->abandoned, false);
     int error = wait_for_cut(w);
     if (error) return error;
-    struct run r = {.w = w, .lanes_left = w->engine->route.shards};
+    struct run r = {.w = w, .lanes_left = me->n_shards};
     note_begun(w, me);
     w->sink->begin(w->sink->ctx, &w->moment);
-    for (uint32_t i = 0; i < w->engine->route.shards; i++) send_slice(&w->lanes[i]);
+    for (uint32_t i = 0; i < me->n_shards; i++) send_slice(&w->lanes[me->shards[i]]);
     take_all(&r);
     if (r.lanes_left) return -ECANCELED; /* walk_free releases what is under way, when nothing else runs */
     release_cuts(w);
@@ -458,16 +487,29 @@ static int wait_in_line(struct walk *w, struct place_in_line *me)
     return error;
 }
 
-int walk_run(struct walk *w, const struct walk_sink *sink)
+static int run_in_turn(struct walk *w, struct place_in_line *me)
 {
-    struct place_in_line me = {.sink = sink};
-    int error = wait_in_line(w, &me);
+    int error = wait_in_line(w, me);
     if (error) return error;
-    error = run_first_in_line(w, &me);
+    error = run_first_in_line(w, me);
     pthread_mutex_lock(&w->lock);
-    leave_line(w, &me);
+    leave_line(w, me);
     pthread_mutex_unlock(&w->lock);
     return error;
+}
+
+int walk_run(struct walk *w, const struct walk_sink *sink)
+{
+    struct place_in_line me = {.sink = sink, .shards = w->all, .n_shards = w->engine->route.shards, .at_epoch = w->journal != NULL};
+    return run_in_turn(w, &me);
+}
+
+int walk_run_some(struct walk *w, const struct walk_sink *sink, const uint32_t *shards, uint32_t n, void (*at_cut)(void *ctx))
+{
+    struct place_in_line me = {.sink = sink, .shards = shards, .n_shards = n, .at_cut = at_cut};
+    CHECK(n > 0 && shards[n - 1] < w->engine->route.shards);
+    for (uint32_t i = 1; i < n; i++) CHECK(shards[i - 1] < shards[i]);
+    return run_in_turn(w, &me);
 }
 
 struct walk_progress walk_progress(struct walk *w, const struct walk_sink *sink)
@@ -480,7 +522,7 @@ struct walk_progress walk_progress(struct walk *w, const struct walk_sink *sink)
         p.total = at->total;
         if (!at->walking) break;
         p.backlog_bytes = atomic_load(&w->backlog);
-        for (uint32_t i = 0; i < w->engine->route.shards; i++) p.done += atomic_load_explicit(&w->lanes[i].done, memory_order_relaxed);
+        for (uint32_t i = 0; i < at->n_shards; i++) p.done += atomic_load_explicit(&w->lanes[at->shards[i]].done, memory_order_relaxed);
     }
     pthread_mutex_unlock(&w->lock);
     return p;
@@ -494,9 +536,6 @@ struct walk *walk_new(struct engine *e, struct journal *j)
     pthread_condattr_t attr;
     w->engine = e;
     w->journal = j;
-    task_init_all(&w->cutter, e, cut_without_log);
-    w->cutter.session = w;
-    w->cutter.finish = cutter_came_home;
     w->start.to_worker = start_cutter;
     pthread_mutex_init(&w->lock, NULL);
     pthread_condattr_init(&attr);
@@ -504,7 +543,9 @@ struct walk *walk_new(struct engine *e, struct journal *j)
     pthread_cond_init(&w->changed, &attr);
     pthread_condattr_destroy(&attr);
     w->lanes = mem_zalloc(e->route.shards * sizeof *w->lanes);
+    w->all = mem_alloc(e->route.shards * sizeof *w->all);
     for (uint32_t i = 0; i < e->route.shards; i++) {
+        w->all[i] = i;
         w->lanes[i].walk = w;
         w->lanes[i].slice = (struct mail){.to_worker = start_slice, .to_shard = run_slice};
     }
@@ -535,5 +576,6 @@ void walk_free(struct walk *w)
     pthread_mutex_destroy(&w->lock);
     pthread_cond_destroy(&w->changed);
     mem_free(w->lanes);
+    mem_free(w->all);
     mem_free(w);
 }

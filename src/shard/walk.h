@@ -1,6 +1,7 @@
-/* A walk: the content of all shards at one moment, taken out while the server runs, and handed to one thread. Dumps are made by it, and published snapshots.
+/* A walk: the content of all shards, or of some, at one moment, taken out while the server runs, and handed to one thread. Dumps are made by it, and published snapshots, and the snapshots of
+ * Raft groups.
  *
- * It begins with a cut (store/cut.h) of all stores, all tokens held for a moment; where there is a log, at the end of one of its epochs. Then each shard's home worker walks its store in
+ * It begins with a cut (store/cut.h) of the stores, all their tokens held for a moment; where all shards are walked and there is a log, at the end of one of its epochs. Then each shard's home worker walks its store in
  * slices, one per turn of its loop, and writers give out what they are about to change; both only copy. Everything else is done by the thread that runs the walk.
  *
  * What is copied and not yet taken is bounded: the walks wait for the thread, and if writers alone are too fast for it, answers to writes are held back until the log has them (journal_hold_back).
@@ -19,9 +20,9 @@ struct journal;
 struct walk;
 
 struct walk_moment {
-    uint64_t epoch;   /* the last one of the log that it has; 0: there is no log */
+    uint64_t epoch;   /* the last one of the log that it has; 0: there is no log, or only some shards are walked */
     int64_t unix_ms;
-    uint64_t entries; /* of all stores */
+    uint64_t entries; /* of the stores that are walked */
 };
 
 /* Who gets the content. */
@@ -52,6 +53,9 @@ void walk_set_backlog_max(struct walk *w, uint64_t bytes);
 
 /* Waits its turn, walks, and returns when the stores are free again. Blocks: for threads that are no workers. 0, or the sink's or the log's error; -ECANCELED: goes_on said no, or the server stops. */
 int walk_run(struct walk *w, const struct walk_sink *sink);
+/* The same with these shards alone, at least one, ascending; kept until it returns. at_cut(sink->ctx) is called at the cut, with their tokens held: for who must know what else was true at that moment. It
+ * must not block. May be NULL. The log is not asked for an epoch. */
+int walk_run_some(struct walk *w, const struct walk_sink *sink, const uint32_t *shards, uint32_t n, void (*at_cut)(void *ctx));
 
 /* How far a walk is; any thread. */
 struct walk_progress {

@@ -1,4 +1,4 @@
-/* Walks of all shards at one moment, without a log: who gets what, and who waits for whom. */
+/* Walks of all shards, or of some, at one moment, without a log: who gets what, and who waits for whom. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,6 +18,9 @@ struct counter {
     int place;         /* of this one */
     uint64_t entries, sum;
     int fail_with, result;
+    struct engine *engine; /* where some shards are walked: these */
+    uint32_t shards[SHARDS], n_shards;
+    uint64_t at_cut;       /* keys that they had then */
     bool slow; /* takes nothing until it is allowed to */
     atomic_bool may_take;
 };
@@ -38,7 +41,7 @@ static void begin(void *ctx, const struct walk_moment *m)
 {
     struct counter *c = ctx;
     c->place = atomic_fetch_add(c->turn, 1);
-    RIG_CHECK(m->entries == KEYS && m->epoch == 0, "another moment");
+    RIG_CHECK(m->entries == (c->n_shards ? c->at_cut : KEYS) && m->epoch == 0, "another moment");
     atomic_store(&c->begun, true);
 }
 
@@ -62,10 +65,16 @@ static bool goes_on(void *ctx)
     return !atomic_load(&c->unwanted);
 }
 
+static void at_cut(void *ctx)
+{
+    struct counter *c = ctx;
+    for (uint32_t i = 0; i < c->n_shards; i++) c->at_cut += store_keys(c->engine->stores[c->shards[i]], 0);
+}
+
 static void *run(void *arg)
 {
     struct counter *c = arg;
-    c->result = walk_run(c->walk, &c->sink);
+    c->result = c->n_shards ? walk_run_some(c->walk, &c->sink, c->shards, c->n_shards, at_cut) : walk_run(c->walk, &c->sink);
     atomic_store(&c->ended, true);
     return NULL;
 }
@@ -124,6 +133,38 @@ static void a_walk_has_what_was_there_at_its_cut_whatever_is_written_meanwhile(v
     assert_int_equal(a.result, 0);
     assert_int_equal(a.entries, KEYS);
     assert_int_equal(a.sum, KEYS);
+    walk_free(w);
+    rig_free(r);
+}
+
+static void a_walk_of_some_shards_has_these_alone_and_needs_no_others(void **state)
+{
+    struct rig *r = rig_new(2, SHARDS);
+    struct client *c = rig_client(r, 0);
+    struct walk *w = walk_new(r->engine, NULL);
+    struct counter one = {.engine = r->engine, .shards = {1}, .n_shards = 1, .slow = true}, two = {.engine = r->engine, .shards = {0, 2}, .n_shards = 2}, all = {0};
+    atomic_int turn = 0;
+    set_all(c, 1);
+    rig_hold(r, 0);
+    rig_hold(r, 2);
+    start(&one, w, &turn);
+    turn_until(r, &one.begun);
+    rig_let_go(r, 0, 0);
+    rig_let_go(r, 0, 2);
+    set_all(c, 1000);
+    rig_settle(r);
+    atomic_store(&one.may_take, true);
+    join(r, &one);
+    start(&two, w, &turn);
+    join(r, &two);
+    start(&all, w, &turn);
+    join(r, &all);
+    assert_true(one.result == 0 && two.result == 0 && all.result == 0);
+    assert_true(one.entries > 0 && two.entries > 0);
+    assert_int_equal(one.entries + two.entries, KEYS);
+    assert_int_equal(one.sum, one.entries); /* as they were at its cut */
+    assert_int_equal(two.sum, 1000 * two.entries);
+    assert_int_equal(all.sum, 1000 * KEYS);
     walk_free(w);
     rig_free(r);
 }
@@ -219,6 +260,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_walk_has_what_was_there_at_its_cut_whatever_is_written_meanwhile),
+        cmocka_unit_test(a_walk_of_some_shards_has_these_alone_and_needs_no_others),
         cmocka_unit_test(walks_come_one_after_the_other_in_the_order_in_which_they_were_asked_for),
         cmocka_unit_test(one_that_is_not_wanted_any_more_leaves_the_line_and_the_others_stay),
         cmocka_unit_test(a_sink_that_fails_ends_its_walk_and_the_stores_are_ready_for_the_next),
