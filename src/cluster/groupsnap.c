@@ -217,7 +217,7 @@ static int read_bytes(struct groupsnap_reader *r, char *p, size_t n, uint64_t at
         ssize_t got = r->files->read(r->files->ctx, r->fd, p + done, n - done, at + done);
         if (got == 0) return damaged(r, why, at + done, "the file has become shorter");
         if (got < 0) {
-            buf_printf(why, "%s: at byte %llu: cannot be read: %s", r->path, (unsigned long long)(at + done), strerror((int)-got));
+            buf_printf(why, "%s: at byte %llu: cannot be read: %s", r->path, (unsigned long long)at + done, strerror((int)-got));
             return r->error = (int)got;
         }
         done += (size_t)got;
