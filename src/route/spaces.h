@@ -185,6 +185,8 @@ struct space_map *spaces_reshard(const struct space_map *m, uint32_t shards);
 /* The same for intervals of the hash: [first, at - 1] and [at, last]. */
 struct space_map *spaces_hash_split(const struct space_map *m, uint64_t at, uint64_t new_id, uint32_t upper_shard, enum spaces_error *error, struct buf *why);
 struct space_map *spaces_hash_merge(const struct space_map *m, uint64_t at, enum spaces_error *error, struct buf *why);
+/* The interval with this id went to another shard, all at once (a group that takes over what another one on the same nodes has). Its generation rises by two, as by a move that begins and ends. */
+struct space_map *spaces_hash_move(const struct space_map *m, uint64_t id, uint32_t to_shard, enum spaces_error *error, struct buf *why);
 
 /* CHECKs that the map is whole: names ascending and found, ranges tile the line, boundaries inside, ids used once. */
 void spaces_check(const struct space_map *m);

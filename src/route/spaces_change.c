@@ -472,3 +472,22 @@ struct space_map *spaces_hash_merge(const struct space_map *m, uint64_t at, enum
     mem_free(hash);
     return made;
 }
+
+struct space_map *spaces_hash_move(const struct space_map *m, uint64_t id, uint32_t to_shard, enum spaces_error *error, struct buf *why)
+{
+    const struct refusal to = {error, why};
+    uint32_t i = 0;
+    *error = SPACES_OK;
+    while (i < m->n_hash && m->hash[i].id != id) i++;
+    if (i == m->n_hash)
+        refuse(&to, SPACES_NO_RANGE, "no interval of the hash has the id #", id);
+    else if (m->hash[i].shard == to_shard)
+        refuse(&to, SPACES_SAME, "the interval # of the hash is in shard # already", id, (uint64_t)to_shard);
+    if (*error) return NULL;
+    struct hash_desc *hash = mem_dup(m->hash, m->n_hash * sizeof *hash);
+    hash[i].shard = to_shard;
+    hash[i].generation += 2;
+    struct space_map *made = spacemap_with_hash(m, hash, m->n_hash);
+    mem_free(hash);
+    return made;
+}
