@@ -5,7 +5,7 @@
  * With --rate the loop is open instead: batches are due at even intervals, whatever the server does, and a latency counts from the moment that
  * the batch was due, so that a stall is charged with everything it delayed.
  *
- * Keys are "key:%010d"; every key must exist (run the workload `fill` first), because a reply's length is known beforehand.
+ * Keys are "key:%010d", or with another prefix; every key must exist (run the workload `fill` first), because a reply's length is known beforehand.
  * Counting begins after the warm-up and ends before the last batches return. One line of JSON tells the result; any error reply, reply of a wrong
  * length, closed connection or stall of STALL_SECONDS ends the program with a message and status 1. */
 #include <arpa/inet.h>
@@ -47,6 +47,7 @@ struct settings {
     double seconds, warmup_seconds, max_seconds;
     double rate; /* operations per second of all threads; 0: as many as the server answers */
     uint64_t keys, first_key;
+    const char *prefix; /* of every key */
     enum workload workload;
     bool distinct; /* a fill gives every key a value of its own */
     uint64_t *chosen; /* key numbers to choose from, instead of the interval; `keys` many */
@@ -154,9 +155,11 @@ static void batch_add(struct batch *b, const void *p, size_t n)
 
 static void batch_text(struct batch *b, const char *s) { batch_add(b, s, strlen(s)); }
 
-static void batch_key(struct batch *b)
+static void batch_key(struct batch *b, const char *prefix)
 {
-    batch_text(b, "$14\r\nkey:");
+    char head[32];
+    batch_add(b, head, (size_t)sprintf(head, "$%zu\r\n", strlen(prefix) + KEY_DIGITS));
+    batch_text(b, prefix);
     b->digits[b->n_keys++] = b->len;
     batch_text(b, "0000000000\r\n");
 }
@@ -189,7 +192,7 @@ static void batch_request(struct batch *b, enum workload what, const struct sett
     const char *verb = what == GET ? "$3\r\nGET" : what == SET ? "$3\r\nSET" : what == MGET ? "$4\r\nMGET" : "$4\r\nMSET";
     batch_add(b, head, (size_t)sprintf(head, "*%d\r\n%s\r\n", 1 + multi * (read ? 1 : 2), verb));
     for (int i = 0; i < multi; i++) {
-        batch_key(b);
+        batch_key(b, s->prefix);
         if (!read) batch_value(b, s->value_bytes);
     }
     b->reply_bytes += read ? value_reply * (size_t)multi : strlen("+OK\r\n");
@@ -454,6 +457,7 @@ static const char usage[] =
     "  --threads N          (2)            --conns N         connections of each thread (25)\n"
     "  --pipeline N         (1)            --multi N         keys of an mget or mset (10)\n"
     "  --keys N             (1000000)      --first-key N     smallest key number (0)\n"
+    "  --prefix TEXT        of every key, before ten digits (key:)\n"
     "  --chosen FILE        use the key numbers in FILE, one per line, instead\n"
     "  --value-bytes N      (256)          --seconds S       measured time (2)\n"
     "  --warmup S           before it (0.2)\n"
@@ -495,7 +499,7 @@ static void read_chosen(struct settings *s, const char *path)
     if (s->keys == 0) die(path, "holds no key numbers");
 }
 
-enum option_name { O_PORT, O_WORKLOAD, O_THREADS, O_CONNS, O_PIPELINE, O_MULTI, O_KEYS, O_FIRST, O_CHOSEN, O_VALUE, O_SECONDS, O_WARMUP, O_RATE,
+enum option_name { O_PORT, O_WORKLOAD, O_THREADS, O_CONNS, O_PIPELINE, O_MULTI, O_KEYS, O_FIRST, O_PREFIX, O_CHOSEN, O_VALUE, O_SECONDS, O_WARMUP, O_RATE,
                    O_MAX, O_SERVER, O_HELPER, O_DISTINCT, O_HELP };
 
 static void set_option(struct settings *s, int o, const char *arg)
@@ -509,6 +513,7 @@ static void set_option(struct settings *s, int o, const char *arg)
     case O_MULTI: s->multi = (int)number(arg, 1, 1000, "multi"); break;
     case O_KEYS: s->keys = (uint64_t)number(arg, 1, 9e9, "keys"); break;
     case O_FIRST: s->first_key = (uint64_t)number(arg, 0, 9e8, "first-key"); break;
+    case O_PREFIX: s->prefix = arg; break;
     case O_CHOSEN: read_chosen(s, arg); break;
     case O_VALUE: s->value_bytes = (long)number(arg, 0, 1 << 20, "value-bytes"); break;
     case O_SECONDS: s->seconds = number(arg, 0.01, 3600, "seconds"); break;
@@ -529,7 +534,7 @@ static void read_options(int argc, char **argv, struct settings *s)
 {
     static const struct option options[] = {
         {"port", 1, 0, O_PORT}, {"workload", 1, 0, O_WORKLOAD}, {"threads", 1, 0, O_THREADS}, {"conns", 1, 0, O_CONNS},
-        {"pipeline", 1, 0, O_PIPELINE}, {"multi", 1, 0, O_MULTI}, {"keys", 1, 0, O_KEYS}, {"first-key", 1, 0, O_FIRST},
+        {"pipeline", 1, 0, O_PIPELINE}, {"multi", 1, 0, O_MULTI}, {"keys", 1, 0, O_KEYS}, {"first-key", 1, 0, O_FIRST}, {"prefix", 1, 0, O_PREFIX},
         {"chosen", 1, 0, O_CHOSEN}, {"value-bytes", 1, 0, O_VALUE}, {"seconds", 1, 0, O_SECONDS}, {"warmup", 1, 0, O_WARMUP}, {"rate", 1, 0, O_RATE},
         {"max-seconds", 1, 0, O_MAX}, {"server", 1, 0, O_SERVER}, {"helper", 1, 0, O_HELPER}, {"distinct", 0, 0, O_DISTINCT}, {"help", 0, 0, O_HELP}, {0},
     };
@@ -572,7 +577,7 @@ static void sleep_seconds(double s)
 int main(int argc, char **argv)
 {
     static struct shared sh = {.set = {.threads = 2, .conns = 25, .pipeline = 1, .multi = 10, .value_bytes = 256, .seconds = 2,
-                                       .warmup_seconds = 0.2, .max_seconds = 600, .keys = 1000000}};
+                                       .warmup_seconds = 0.2, .max_seconds = 600, .keys = 1000000, .prefix = "key:"}};
     struct settings *s = &sh.set;
     read_options(argc, argv, s);
     struct thread *threads = allocate(sizeof *threads * (size_t)s->threads);

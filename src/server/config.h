@@ -50,6 +50,11 @@ struct config {
     char *snapshot_cache; /* folder of downloads; "" for the usual one */
     config_num snapshot_refresh_s /* 0: never */, snapshot_mode; /* enum readstate_mode */
 
+    /* Ranges that split, move and merge by themselves (server/rangekeeper.h). */
+    struct {
+        config_num automatic, split_bytes, split_ops, split_backlog, merge_bytes, merge_ops, sustain_s, settle_s, max_changes;
+    } ranges;
+
     /* Clients. */
     char *requirepass; /* guarded by lock: config_password_ok */
     config_num has_password;

@@ -22,4 +22,5 @@ extern const struct command_family durability_family;   /* durability.c: HEALTH 
 extern const struct command_family spacecmd_family;     /* spacecmd.c: SPACE.SET SPACE.INFO RANGE.MAP RANGE.SPLIT ... */
 extern const struct command_family rangelock_family;    /* rangelock.c: RANGE.LOCK RANGE.EXTEND RANGE.UNLOCK RANGE.LOCKS */
 extern const struct command_family rangeexec_family;    /* rangeexec.c: RANGE.EXEC */
+extern const struct command_family rangekeeper_family;  /* rangekeeper.c: RANGE.EXPLAIN */
 extern const struct command_family rangecmd_family;     /* rangecmd.c: RANGE.GET RANGE.COUNT RANGE.DEL BUCKET.GET */

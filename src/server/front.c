@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "server/evictor.h"
 #include "server/pause.h"
+#include "server/rangekeeper.h"
 #include "server/recover.h"
 #include "server/sampler.h"
 #include "server/subscribe.h"
@@ -295,6 +296,7 @@ static void cron(struct front *f)
     check_pause(f);
     if (f->worker.id != 0) return;
     topology_tick(f->server->topology, &f->worker);
+    rangekeeper_tick(f->server->rangekeeper, &f->worker);
     sampler_tick(f->server, now);
     recover_tick(f->server, now);
 }

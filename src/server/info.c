@@ -16,6 +16,7 @@
 #include "server/durability.h"
 #include "server/families.h"
 #include "server/front.h"
+#include "server/rangekeeper.h"
 #include "server/recover.h"
 #include "server/sampler.h"
 #include "server/snapcmd.h"
@@ -374,6 +375,8 @@ static void add_shards(struct report *r)
     for (uint32_t i = 0; i < e->n_workers; i++) add_worker(r, r->s->fronts[i]);
 }
 
+static void add_spaces(struct report *r) { rangekeeper_info(r->s->rangekeeper, r->out); }
+
 static void add_snapshot(struct report *r)
 {
     if (r->s->snapserve) snapserve_info(r->s, r->out);
@@ -403,6 +406,7 @@ static const struct section {
     {"Latencystats", DETAIL, add_latencystats},
     {"Cluster", USUAL, add_cluster},
     {"Keyspace", USUAL, add_keyspace},
+    {"Spaces", USUAL, add_spaces},
     {"Shards", DETAIL, add_shards},
 };
 

@@ -75,6 +75,24 @@ const struct option options[] = {
     {"snapshot-mode", ENUM(mode_words), AT(snapshot_mode), .fallback = "auto",
      .help = "How a snapshot is read: downloaded, by ranged requests to the store, or as its size suggests."},
     {"snapshot-cache", TEXT(4000), AT(snapshot_cache), .fallback = "", .help = "Folder of downloaded shards; empty: below the user's cache folder."},
+    /* A core answers some hundred thousand accesses per second at most, and a fifth of that without pipelining: a range that takes 25,000 is worth a place of its own, and one that takes a few thousand
+     * is not, whatever the number of cores. 64 MiB move in about a second in the background; larger spaces are cut into a few ranges per shard, so their number depends on the cores and not on the data. What merges is far below
+     * what splits. Sixteen waiting tasks are more than chance makes of any number of clients whose work is spread. */
+    {"ranges-auto", IN("ranges", "auto"), BOOL, LIVE, AT(ranges.automatic), .fallback = "yes", .help = "Ranges of key spaces split, move and merge by themselves."},
+    {"ranges-split-bytes", IN("ranges", "split_bytes"), BYTES(0, BIG), LIVE, AT(ranges.split_bytes), .fallback = "64mb",
+     .help = "A range larger than this splits, if it also is larger than a quarter of a shard's even share of its key space; 0: size splits none."},
+    {"ranges-split-ops", IN("ranges", "split_ops"), INT(0, BIG), LIVE, AT(ranges.split_ops), .fallback = "25000",
+     .help = "A range with so many accesses per second splits, if another shard has clearly less to do; 0: the rate splits none."},
+    {"ranges-split-backlog", IN("ranges", "split_backlog"), INT(0, BIG), LIVE, AT(ranges.split_backlog), .fallback = "16",
+     .help = "So many tasks that wait for a shard split the range that it works for most; 0: never."},
+    {"ranges-sustain", IN("ranges", "sustain"), INT(0, 86400), LIVE, AT(ranges.sustain_s), .fallback = "10", .unit = "seconds", .help = "A load must last so long before a range splits or moves for it."},
+    {"ranges-settle", IN("ranges", "settle"), INT(0, 86400), LIVE, AT(ranges.settle_s), .fallback = "30", .unit = "seconds",
+     .help = "A range that has changed is left alone so long, and neighbours must be small and cold so long to merge; longer after each time that it was wrong."},
+    {"ranges-merge-bytes", IN("ranges", "merge_bytes"), BYTES(0, BIG), LIVE, AT(ranges.merge_bytes), .fallback = "16mb",
+     .help = "Neighbours that are together no larger, and are not used much, merge; at most half of ranges-split-bytes counts."},
+    {"ranges-merge-ops", IN("ranges", "merge_ops"), INT(0, BIG), LIVE, AT(ranges.merge_ops), .fallback = "2000",
+     .help = "Neighbours with together no more accesses per second are not used much; at most half of ranges-split-ops counts."},
+    {"ranges-max-changes", IN("ranges", "max_changes"), INT(1, 64), LIVE, AT(ranges.max_changes), .fallback = "4", .help = "Splits, moves and merges under way at a time."},
     {"databases", INT(1, 16), AT(databases), .fallback = "16", .help = "Databases that SELECT may choose from."},
 
     {"requirepass", TEXT(512), LIVE, AT(requirepass), .fallback = "", .help = "Password that clients must give; empty: none."},

@@ -23,6 +23,7 @@
 #include "server/listen.h"
 #include "server/notify.h"
 #include "server/publisher.h"
+#include "server/rangekeeper.h"
 #include "server/recover.h"
 #include "server/sampler.h"
 #include "server/saves.h"
@@ -46,7 +47,7 @@ struct command_table *server_commands(void)
         zsets_family, zpops_family, zranges_family, zstores_family, bits_family, hll_family, sort_family, restore_family,
         transactions_family, subscribe_family, connection_family, clients_family, configs_family,
         catalog_family, info_family, slowlog_family, latency_family, memory_family, debug_family, stats_family, admin_family, saves_family, durability_family,
-        snapreads_family, snapcmd_family, spacecmd_family, rangecmd_family, rangelock_family, rangeexec_family,
+        snapreads_family, snapcmd_family, spacecmd_family, rangecmd_family, rangelock_family, rangeexec_family, rangekeeper_family,
     };
     return command_table_new(families, sizeof families / sizeof families[0]);
 }
@@ -127,6 +128,7 @@ static void build(struct server *s, unsigned workers, uint64_t seed)
     s->commands = s->config->snapshot[0] ? snapreads_commands() : server_commands();
     s->engine = engine_new(workers, seed, datadir_random_seed(), s->commands);
     s->topology = topology_new(s->engine);
+    s->rangekeeper = rangekeeper_new(s);
     s->pager = pager_new();
     for (unsigned i = 0; i < workers; i++) s->engine->stores[i]->pager = s->pager;
     s->pubsub = subscribe_registry_new(workers);
@@ -159,6 +161,7 @@ static void tear_down(struct server *s)
     publisher_free(s->publisher);
     exporter_free(s->exporter);
     subscribe_registry_free(s->pubsub);
+    rangekeeper_free(s->rangekeeper);
     topology_free(s->topology);
     engine_free(s->engine);
     pager_free(s->pager);

@@ -21,6 +21,7 @@ struct file_uring;
 struct pager;
 struct dumper;
 struct topology;
+struct rangekeeper;
 struct walk;
 struct error_counts;
 struct recovery;
@@ -43,6 +44,7 @@ struct server {
     _Atomic(struct walk *) walk;       /* NULL: still loading */
     struct recovery *recovery;         /* server/recover.h; NULL: ephemeral */
     struct topology *topology;         /* shard/topology.h */
+    struct rangekeeper *rangekeeper;   /* server/rangekeeper.h */
     struct publisher *publisher;       /* server/publisher.h */
     struct exporter *exporter;         /* server/exporter.h */
     struct snapserve *snapserve;       /* server/snapserve.h; NULL: the server is a live one */

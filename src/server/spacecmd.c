@@ -3,6 +3,7 @@
 #include "route/keyspace.h"
 #include "server/families.h"
 #include "shard/engine.h"
+#include "shard/load.h"
 #include "shard/topology.h"
 #include "store/keyindex.h"
 
@@ -137,7 +138,7 @@ static void add_range(struct exec *x, struct slice space, const struct range_des
     uint64_t keys = 0, bytes = 0;
     weigh(x->stores[d->shard], space, d->start, d->end, &keys, &bytes);
     if (d->moving) weigh(x->stores[d->to_shard], space, d->start, d->end, &keys, &bytes);
-    reply_map(r, d->moving ? 10 : 8);
+    reply_map(r, d->moving ? 11 : 9);
     reply_bulk_str(r, "space");
     reply_bulk(r, space);
     add_int(r, "id", d->id);
@@ -147,6 +148,7 @@ static void add_range(struct exec *x, struct slice space, const struct range_des
     add_int(r, "generation", d->generation);
     add_int(r, "keys", keys);
     add_int(r, "bytes", bytes);
+    add_int(r, "ops", (uint64_t)loads_ops(engine_worker_of(x)->engine->loads, d->id));
     if (!d->moving) return;
     add_int(r, "to-shard", d->to_shard);
     add_bound(r, "boundary", d->boundary, "-");
@@ -228,7 +230,7 @@ static const struct command rows[] = {
     {.name = "space.info", .fn = space_info, .arity = 2, .class = CLASS_ALL, .flags = CMD_READONLY, .group = "space", .since = "7.2.0",
      .summary = "How a key space is routed, what it holds and, while it moves, how far that is.", .args = "space"},
     {.name = "range.map", .fn = range_map, .arity = -1, .class = CLASS_ALL, .flags = CMD_READONLY, .group = "range", .since = "7.2.0",
-     .summary = "The ranges of a key space, or of all: bounds, shard, generation, keys and bytes.", .args = "[space]"},
+     .summary = "The ranges of a key space, or of all: bounds, shard, generation, keys, bytes and accesses per second.", .args = "[space]"},
     {.name = "range.split", .fn = range_split, .arity = 3, .class = CLASS_ALL, .flags = CMD_WRITE, .group = "range", .since = "7.2.0",
      .summary = "Cuts the range that holds a key in two, before that key; no data moves.", .args = "space key"},
     {.name = "range.merge", .fn = range_merge, .arity = 3, .class = CLASS_ALL, .flags = CMD_WRITE, .group = "range", .since = "7.2.0",

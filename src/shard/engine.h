@@ -34,6 +34,7 @@ struct shard;
 struct task;
 struct request;
 struct engine;
+struct loads;
 struct thaws;
 struct topology;
 struct wal;
@@ -121,6 +122,7 @@ struct engine {
     uint64_t ticks_per_ms;
     const struct wal *_Atomic wal; /* where the stores' ops go; NULL: there is no log, or not yet */
     struct topology *topology;   /* of key spaces (shard/topology.h); NULL: there are none */
+    struct loads *loads;         /* of ranges (shard/load.h); NULL: nobody asks for them */
     struct thaws *thaws;         /* of cold values (shard/thaw.h); NULL: there are none */
     _Atomic uint64_t slow_ticks; /* UINT64_MAX: never */
     atomic_bool track_latency;

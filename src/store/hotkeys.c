@@ -66,6 +66,7 @@ static void find_lowest(struct hotkeys *h)
 void hotkeys_count(struct hotkeys *h, int64_t now_ms, uint16_t db, uint64_t hash, struct slice key)
 {
     h->skip = next_skip(h);
+    if (h->on_sample) h->on_sample(h->on_sample_ctx, key);
     if (!h->halved_ms) h->halved_ms = now_ms;
     if (now_ms - h->halved_ms > HALVE_MS) {
         halve(h);

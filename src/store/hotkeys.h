@@ -35,6 +35,8 @@ struct hotkeys {
     uint64_t lowest; /* the smallest count among the top, 0 while there is room */
     uint32_t sketch[HOTKEYS_ROWS][HOTKEYS_COLUMNS];
     struct hotkey top[HOTKEYS_TOP];
+    void (*on_sample)(void *ctx, struct slice key); /* told of each access that counts; may be NULL */
+    void *on_sample_ctx;
 };
 
 struct hotkeys *hotkeys_new(uint64_t seed);
