@@ -27,7 +27,7 @@ struct raftindex_group {
     struct raftindex_entry *v;
     uint64_t head, n, cap;
     uint64_t bytes;      /* of living entries, as records */
-    uint64_t touched;    /* the batch that has records of it, if that is the open one */
+    uint64_t touched;    /* the batch that has records of it, if that is the open one; or, while it is replayed, its state */
     uint64_t open_first;   /* entries from here on are in the open batch */
     uint64_t flight_first; /* and those from here on, before them, in the one that is being written, if that is flight_batch */
     uint64_t flight_batch;

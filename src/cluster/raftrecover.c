@@ -16,7 +16,8 @@
  *
  * A segment's first batch tells the state of all groups, so reading may begin with any segment from which on all entries that are alive are there. The last batch names one, and files before it
  * are not looked at. If segments from that one on are not there (they were let go after it was written), reading begins behind the gap, and at the end every group must have its entries from the first
- * one that its mark keeps: if not, a file is missing that should be there. */
+ * one that its mark keeps: if not, a file is missing that should be there. Where reading did begin earlier, a segment whose first batch leaves a group out is damage all the same: reading may begin with it the next
+ * time, and must come to the same end. */
 #include "cluster/raftrecover.h"
 
 #include <errno.h>
@@ -49,6 +50,7 @@ struct reading {
     /* the segment that is open */
     int fd;
     uint64_t segment, size;
+    uint32_t untold; /* known groups whose state its first batch has not repeated yet */
     char path[RAFTLOG_PATH_MAX];
     struct buf batch, blocks;
 };
@@ -179,6 +181,14 @@ static bool is_same_mark(const struct raftlog_mark *a, const struct raftlog_mark
     return a->index == b->index && a->term == b->term && a->first == b->first && a->configuration_index == b->configuration_index && slice_eq(a->configuration, b->configuration);
 }
 
+static const char *repeat_state(struct reading *r, struct raftindex_group *g, const struct raftbatch_record *rec, uint64_t vote, const struct raftlog_mark *m)
+{
+    if (g->term != rec->term || g->vote != vote || raftindex_last(g) != rec->index || !is_same_mark(&g->mark, m)) return "a state is not what the records before it say";
+    if (r->untold && g->touched != r->index->batch) r->untold--;
+    g->touched = r->index->batch;
+    return NULL;
+}
+
 /* A state tells of a group for the first time where reading begins; later ones repeat what is known. */
 static const char *apply_state(struct reading *r, const struct raftbatch_record *rec)
 {
@@ -188,15 +198,18 @@ static const char *apply_state(struct reading *r, const struct raftbatch_record 
     if (!raftbatch_read_state(rec, &vote, &m)) return "a state is too short";
     const char *why = raftindex_bars_state(rec->index, &m);
     if (why) return why;
-    if (g) return g->term == rec->term && g->vote == vote && raftindex_last(g) == rec->index && is_same_mark(&g->mark, &m) ? NULL : "a state is not what the records before it say";
+    if (g) return repeat_state(r, g, rec, vote, &m);
     if (r->segment != r->segs->live.v[0].number) return "a state of a group that the records before it do not know";
     raftindex_restate(r->index, raftindex_make(r->index, rec->group), rec->term, vote, rec->index, &m);
     return NULL;
 }
 
+static const char untold[] = "the first batch of a segment does not tell of all groups";
+
 static const char *apply(struct reading *r, const struct raftbatch_record *rec, uint64_t at)
 {
     if (rec->kind == RAFTBATCH_STATE) return apply_state(r, rec);
+    if (r->untold) return untold;
     struct raftindex_group *g = raftindex_find(r->index, rec->group);
     if (rec->kind == RAFTBATCH_GONE) {
         if (g) raftindex_remove(r->index, g);
@@ -220,6 +233,7 @@ static int replay_batch(struct reading *r, uint64_t at, const struct raftbatch_h
     struct slice records = slice_of(r->batch.p + RAFTBATCH_HEADER_BYTES, h->bytes);
     uint64_t place = at + RAFTBATCH_HEADER_BYTES;
     r->index->batch = h->batch;
+    r->untold = at == 0 && r->segs->live.n > 1 ? r->index->n : 0;
     while (records.n) {
         struct raftbatch_record rec;
         size_t n = raftbatch_read(records, &rec);
@@ -228,6 +242,7 @@ static int replay_batch(struct reading *r, uint64_t at, const struct raftbatch_h
         records = slice_of(records.p + n, records.n - n);
         place += n;
     }
+    if (r->untold) return damaged(r, place, untold);
     struct raftsegs_file *file = raftsegs_live(r->segs, r->segment);
     if (at == 0) file->first_batch = h->batch;
     file->used = at + r->batch.len;

@@ -317,6 +317,49 @@ static void a_log_without_a_right_identity_is_refused(void **state)
     bench_free(b);
 }
 
+/* Two segments of one batch each, with right checksums. The first one makes groups 1 and 2, the second one begins with the states of `told` of them. */
+static void put_two_segments(struct bench *b, uint32_t told, struct raftbatch_record then)
+{
+    const struct file_ops *f = file_sim_ops(b->disk);
+    struct buf id = {0};
+    raftbatch_write_id(&id, 7);
+    assert_int_equal(f->mkdir(f->ctx, "d/raft"), 0);
+    assert_int_equal(file_put_whole(f, "d/raft", "d/raft/raftlog.id", buf_slice(&id)), 0);
+    for (uint64_t segment = 1; segment <= 2; segment++) {
+        struct buf records = {0}, file = {0};
+        char path[64];
+        for (uint32_t g = 1; g <= 2 && segment == 1; g++) raftbatch_add(&records, &(struct raftbatch_record){.group = g, .kind = RAFTBATCH_HARD_STATE, .index = 3, .term = 5});
+        for (uint32_t g = 1; g <= told && segment == 2; g++) raftbatch_add_state(&records, g, 5, 3, 0, &(struct raftlog_mark){.first = 1});
+        if (segment == 2) raftbatch_add(&records, &then);
+        memset(buf_room(&file, SEGMENT), 0, SEGMENT);
+        file.len = SEGMENT;
+        memcpy(file.p + RAFTBATCH_HEADER_BYTES, records.p, records.len);
+        raftbatch_seal(file.p, &(struct raftbatch_header){.log = 7, .segment = segment, .batch = segment, .oldest = 1, .segment_bytes = SEGMENT, .bytes = records.len});
+        path_of(path, segment);
+        assert_int_equal(file_put_whole(f, "d/raft", path, buf_slice(&file)), 0);
+        buf_fini(&records);
+        buf_fini(&file);
+    }
+    buf_fini(&id);
+}
+
+static void a_segment_that_does_not_begin_with_the_states_of_all_groups_is_refused(void **state)
+{
+    for (uint32_t told = 0; told <= 2; told++)
+        for (int gone = 0; gone < 2; gone++) {
+            struct bench *b = bench_new(29);
+            put_two_segments(b, told, gone ? (struct raftbatch_record){.group = 2, .kind = RAFTBATCH_GONE} : (struct raftbatch_record){.group = 1, .kind = RAFTBATCH_HARD_STATE, .term = 6});
+            if (told < 2) {
+                expect_refusal(b, "segment 2, offset ");
+                assert_non_null(strstr(b->error.p, "does not tell of all groups"));
+            } else {
+                assert_true(open_log(b));
+                assert_int_equal(raftlog_groups(b->log, NULL, 0), gone ? 1 : 2);
+            }
+            bench_free(b);
+        }
+}
+
 static void an_entry_that_rots_while_the_log_is_open_is_told_when_it_is_read(void **state)
 {
     struct bench *b = bench_new(28);
@@ -445,6 +488,7 @@ int main(void)
         cmocka_unit_test(a_value_that_looks_like_a_batch_is_none),
         cmocka_unit_test(a_file_that_is_missing_or_too_short_is_told),
         cmocka_unit_test(a_log_without_a_right_identity_is_refused),
+        cmocka_unit_test(a_segment_that_does_not_begin_with_the_states_of_all_groups_is_refused),
         cmocka_unit_test(an_entry_that_rots_while_the_log_is_open_is_told_when_it_is_read),
         cmocka_unit_test(what_is_recovered_survives_a_power_loss_that_follows),
         cmocka_unit_test(the_format_is_that_of_the_golden_files),
