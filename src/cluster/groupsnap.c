@@ -435,13 +435,14 @@ static int open_valid(struct groupsnap_reader **out, const struct file_ops *file
     return rc;
 }
 
-int groupsnap_find(struct groupsnap_reader **out, const struct file_ops *files, const char *dir, const uint8_t cluster[WIRE_CLUSTER_ID], uint32_t group, struct buf *why)
+int groupsnap_find(struct groupsnap_reader **out, const struct file_ops *files, const char *dir, const uint8_t cluster[WIRE_CLUSTER_ID], uint32_t group, uint64_t at_most,
+                   struct buf *why)
 {
     struct groupdir_list l;
     int rc = groupdir_list(files, dir, &l);
     *out = NULL;
     for (uint32_t i = 0; i < l.n && !*out; i++)
-        if (l.v[i].group == group && l.v[i].kind == GROUPDIR_SNAPSHOT) open_valid(out, files, dir, &l.v[i], cluster, why);
+        if (l.v[i].group == group && l.v[i].kind == GROUPDIR_SNAPSHOT && l.v[i].index <= at_most) open_valid(out, files, dir, &l.v[i], cluster, why);
     mem_free(l.v);
     return rc ? rc : *out != NULL;
 }

@@ -67,5 +67,7 @@ int groupsnap_verify(struct groupsnap_reader *r, struct buf *why);
 /* Is it the one that f names, of this cluster? 0 or -EINVAL. */
 int groupsnap_compare(const struct groupsnap_reader *r, const struct groupdir_file *f, const uint8_t cluster[WIRE_CLUSTER_ID], struct buf *why);
 
-/* The group's newest snapshot that is valid, verified and rewound. 1: found; 0: there is none, *out is NULL. `why` gets a line for each one that was passed over. */
-int groupsnap_find(struct groupsnap_reader **out, const struct file_ops *files, const char *dir, const uint8_t cluster[WIRE_CLUSTER_ID], uint32_t group, struct buf *why);
+/* The group's newest snapshot that is valid, verified and rewound. 1: found; 0: there is none, *out is NULL. `why` gets a line for each one that was passed over.
+ * at_most: its index is at most that. At start this is the mark of the log: a later one may be there, if a crash came before its mark, and the log need not go on from it. */
+int groupsnap_find(struct groupsnap_reader **out, const struct file_ops *files, const char *dir, const uint8_t cluster[WIRE_CLUSTER_ID], uint32_t group, uint64_t at_most,
+                   struct buf *why);

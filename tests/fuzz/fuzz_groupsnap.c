@@ -64,7 +64,7 @@ static void write_again(const struct file_ops *f, struct groupsnap_reader *r)
     CHECK(read_all(r, w, &why) == 0);
     CHECK(groupsnap_finish(w, &t) == 0);
     groupsnap_writer_free(w);
-    CHECK(groupsnap_find(&again, f, "/d", h->cluster, h->group, &why) == 1);
+    CHECK(groupsnap_find(&again, f, "/d", h->cluster, h->group, UINT64_MAX, &why) == 1);
     CHECK(t.entries == was.entries && t.raw_bytes == was.raw_bytes && slice_eq(groupsnap_header(again)->owned, h->owned));
     groupsnap_close(again);
     buf_fini(&why);

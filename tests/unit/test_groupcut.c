@@ -165,7 +165,7 @@ static void expect_twin(struct replica *p)
     uint64_t entries;
     struct store *again = store_new(2, p->twin->limits, 1);
     again->now_ms = p->twin->now_ms;
-    assert_int_equal(groupsnap_find(&r, file_sim_ops(p->disk), DIR, groupsnaprig_cluster, GROUPSNAPRIG_GROUP, &why), 1);
+    assert_int_equal(groupsnap_find(&r, file_sim_ops(p->disk), DIR, groupsnaprig_cluster, GROUPSNAPRIG_GROUP, UINT64_MAX, &why), 1);
     assert_int_equal(groupsnap_header(r)->index, p->index);
     assert_true(groupsnap_header(r)->cut_ms == p->result.cut_ms && p->result.cut_ms > 0);
     assert_true(slice_eq(groupsnap_header(r)->owned, SLICE("half of it")));

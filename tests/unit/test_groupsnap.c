@@ -39,7 +39,7 @@ static struct buf *bytes_of(struct file_sim *sim, uint64_t index)
 
 static int find(struct file_sim *sim, struct groupsnap_reader **r, struct buf *why)
 {
-    return groupsnap_find(r, file_sim_ops(sim), DIR, groupsnaprig_cluster, GROUPSNAPRIG_GROUP, why);
+    return groupsnap_find(r, file_sim_ops(sim), DIR, groupsnaprig_cluster, GROUPSNAPRIG_GROUP, UINT64_MAX, why);
 }
 
 static int verify(struct file_sim *sim, const char *path, struct buf *why)
@@ -261,6 +261,11 @@ static void the_newest_valid_one_of_the_group_is_found(void **state)
     groupsnaprig_make(f, 3, 10, 20, &t);
     assert_int_equal(found_index(sim, &why), 100);
     assert_int_equal(why.len, 0);
+    struct groupsnap_reader *r;
+    assert_int_equal(groupsnap_find(&r, f, DIR, groupsnaprig_cluster, GROUPSNAPRIG_GROUP, 99, &why), 1);
+    assert_int_equal(groupsnap_header(r)->index, 20);
+    groupsnap_close(r);
+    assert_int_equal(groupsnap_find(&r, f, DIR, groupsnaprig_cluster, GROUPSNAPRIG_GROUP, 8, &why), 0);
     bytes_of(sim, 100)->p[200] ^= 1;
     assert_int_equal(found_index(sim, &why), 20);
     assert_true(why.len > 0 && why.p[why.len - 1] == '\n');
@@ -268,9 +273,8 @@ static void the_newest_valid_one_of_the_group_is_found(void **state)
     groupsnaprig_path(to, 30, GROUPDIR_SNAPSHOT);
     assert_int_equal(f->rename(f->ctx, from, to), 0); /* a name that its content denies */
     assert_int_equal(found_index(sim, &why), 20);
-    struct groupsnap_reader *r;
-    assert_int_equal(groupsnap_find(&r, f, DIR, (const uint8_t *)"another cluster", GROUPSNAPRIG_GROUP, &why), 0);
-    assert_int_equal(groupsnap_find(&r, f, DIR, groupsnaprig_cluster, GROUPSNAPRIG_GROUP + 1, &why), 0);
+    assert_int_equal(groupsnap_find(&r, f, DIR, (const uint8_t *)"another cluster", GROUPSNAPRIG_GROUP, UINT64_MAX, &why), 0);
+    assert_int_equal(groupsnap_find(&r, f, DIR, groupsnaprig_cluster, GROUPSNAPRIG_GROUP + 1, UINT64_MAX, &why), 0);
     assert_null(r);
     buf_fini(&why);
     file_sim_free(sim);

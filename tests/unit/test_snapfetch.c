@@ -532,7 +532,7 @@ static void power_lost_at_any_call_leaves_whole_files_only(void **state)
             w.result[0] = RUNNING;
             snapfetch_free(w.fetch);
             file_sim_crash(w.to, true);
-            int rc = groupsnap_find(&r, file_sim_ops(w.to), DIR, groupsnaprig_cluster, w.file[0].group, &why);
+            int rc = groupsnap_find(&r, file_sim_ops(w.to), DIR, groupsnaprig_cluster, w.file[0].group, UINT64_MAX, &why);
             assert_true(why.len == 0 && (rc == 1 || !promised));
             groupsnap_close(r);
             start_receiver(&w);
