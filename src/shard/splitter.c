@@ -442,10 +442,11 @@ static void decide_splits(struct step *st)
 {
     uint32_t i;
     for (i = 0; i < st->n; i++) consider_split(st, i);
-    for (; st->budget && most_urgent(st, &i); st->urgency[i] = 0) {
+    while (st->budget && most_urgent(st, &i)) {
         bool by_bytes = st->of[i]->split == SPLIT_BY_BYTES;
         struct plan *p = decide(st, SPLITTER_SPLIT, i, by_bytes ? st->ranges[i].median : load_cut(&st->ranges[i]), st->ranges[i].shard);
         splitter_say_split(p->m, st->l, st->now, &p->why);
+        st->urgency[i] = 0;
     }
     for (i = 0; i < st->n; i++)
         if (st->urgency[i] > 0) st->of[i]->split = SPLIT_BUDGET;
