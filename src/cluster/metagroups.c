@@ -45,8 +45,9 @@ struct metaops_op *metagroups_op(const struct metagroups *m, uint64_t id)
 
 const struct metaops_op *metagroups_op_of(const struct metagroups *m, uint32_t group)
 {
+    const struct metaops_plan move = {.kind = METAOPS_MOVE_REPLICA, .group = group};
     for (uint32_t i = 0; i < m->n_ops; i++)
-        if (metaops_names_group(&m->ops[i]->plan, group)) return m->ops[i];
+        if (metaops_conflict(&m->ops[i]->plan, &move)) return m->ops[i];
     return NULL;
 }
 
@@ -147,6 +148,13 @@ static bool any_cover(void *ctx, const struct metagroups_cover *c)
     return false;
 }
 
+static const struct metaops_op *op_that_names(const struct metagroups *m, uint32_t group)
+{
+    for (uint32_t i = 0; i < m->n_ops; i++)
+        if (metaops_names_group(&m->ops[i]->plan, group)) return m->ops[i];
+    return NULL;
+}
+
 static bool retire(struct metagroups *m, uint32_t id, struct meta_result *r)
 {
     struct metagroups_group *g = metagroups_find(m, id);
@@ -154,7 +162,7 @@ static bool retire(struct metagroups *m, uint32_t id, struct meta_result *r)
     if (id < META_FIRST_DATA_GROUP) return meta_refuse(r, META_INVALID, "groups 0 and 1 are never retired");
     if (!g && id < m->next_group) return meta_refuse(r, META_SAME, "group %u is no more", id);
     if (!g) return meta_refuse(r, META_UNKNOWN, "there is no group %u", id);
-    const struct metaops_op *op = metagroups_op_of(m, id);
+    const struct metaops_op *op = op_that_names(m, id);
     if (op) return r->id = op->id, meta_refuse(r, META_BUSY, "operation %" PRIu64 " (%s) works on group %u", op->id, metaops_kind_name(op->plan.kind), id);
     if (!metagroups_covers(m, id, any_cover, &cover))
         return meta_refuse(r, META_EARLY, "group %u still has %s %" PRIu64, id, cover.hash ? "the interval of the hash" : "range", cover.hash ? cover.hash->id : cover.range->id);

@@ -45,7 +45,7 @@ void metagroups_apply(struct metagroups *m, struct slice entry, struct meta_resu
 
 struct metagroups_group *metagroups_find(const struct metagroups *m, uint32_t id); /* NULL: none; changed by none but the files of this module */
 struct metaops_op *metagroups_op(const struct metagroups *m, uint64_t id);         /* NULL: it never was, or ended */
-const struct metaops_op *metagroups_op_of(const struct metagroups *m, uint32_t group); /* the one that works on the group; NULL */
+const struct metaops_op *metagroups_op_of(const struct metagroups *m, uint32_t group); /* the one that keeps another from moving its replicas; NULL */
 
 /* Groups of which the node is wanted as a member, or told to be one. Gives how many there are; out gets the first max. */
 uint32_t metagroups_of_node(const struct metagroups *m, uint64_t node, uint32_t *out, uint32_t max);

@@ -120,6 +120,7 @@ static bool same_space(const struct metaops_plan *a, const struct metaops_plan *
 bool metaops_conflict(const struct metaops_plan *a, const struct metaops_plan *b)
 {
     if (a->kind == METAOPS_CHANGE_MODE || b->kind == METAOPS_CHANGE_MODE) return same_space(a, b);
+    if ((a->kind == METAOPS_MOVE_RANGE && b->kind == METAOPS_MOVE_REPLICA) || (a->kind == METAOPS_MOVE_REPLICA && b->kind == METAOPS_MOVE_RANGE)) return false;
     return a->group == b->group || (a->other && (a->other == b->group || a->other == b->other)) || (b->other && b->other == a->group);
 }
 

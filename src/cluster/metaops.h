@@ -27,7 +27,8 @@
  *
  * Everything that walks only goes forward: keys that were carried over are not carried back.
  *
- * Two operations never work on the same group, nor one on a space while its mode changes; (a change of mode and a move of a replica do not disturb each other). */
+ * Two operations never work on the same group, nor one on a space while its mode changes. But keys that walk, by a change of mode or a move of a range, may take long and do not care on which nodes a group is: its
+ * replicas may move meanwhile, or a dead one could not be replaced. */
 #pragma once
 #include "base/buf.h"
 #include "cluster/meta.h"

@@ -376,6 +376,29 @@ static void a_walking_boundary_only_goes_forward(void **unused)
     metakit_fini(&k);
 }
 
+static void a_replica_moves_while_keys_walk_but_not_while_its_group_splits(void **unused)
+{
+    struct metakit k;
+    metakit_init(&k, 3, 0, 4, 3, SPACE_BUCKET);
+    make_users(&k);
+    const struct metaops_plan replica = {.kind = METAOPS_MOVE_REPLICA, .group = 2, .from = 1, .to = 4};
+    const struct range_desc *d = users_at(&k, "users/a");
+    const struct metaops_plan walk = {.kind = METAOPS_MOVE_RANGE, .group = 2, .other = 3, .range = d->id, .generation = d->generation, .space = SLICE("users")};
+    struct metaops_plan split = split_at(&k, "users/m", true);
+    assert_code(metakit_begin(&k, &split), META_DONE);
+    uint64_t op = k.r.id;
+    assert_int_equal(metagroups_op_of(k.groups, 2)->id, op);
+    assert_code(metakit_begin(&k, &walk), META_BUSY);
+    assert_code(metakit_begin(&k, &replica), META_BUSY);
+    assert_code(metakit_step(&k, op, METAOPS_PLANNED, METAOPS_UNDONE, SLICE("")), META_DONE);
+    assert_code(metakit_begin(&k, &walk), META_DONE);
+    assert_null(metagroups_op_of(k.groups, 2));
+    assert_code(metakit_begin(&k, &replica), META_DONE);
+    assert_code(metakit_begin(&k, &replica), META_BUSY);
+    metagroups_check(k.groups);
+    metakit_fini(&k);
+}
+
 static void a_bucket_becomes_a_range_where_it_is_and_keeps_its_descriptor(void **unused)
 {
     struct metakit k;
@@ -508,6 +531,7 @@ int main(void)
         cmocka_unit_test(a_replica_moves_as_the_group_tells),
         cmocka_unit_test(a_move_of_a_replica_is_taken_back_to_where_it_was),
         cmocka_unit_test(a_walking_boundary_only_goes_forward),
+        cmocka_unit_test(a_replica_moves_while_keys_walk_but_not_while_its_group_splits),
         cmocka_unit_test(a_bucket_becomes_a_range_where_it_is_and_keeps_its_descriptor),
         cmocka_unit_test(a_lost_driver_is_replaced_by_one_of_two_that_try),
         cmocka_unit_test(replicas_of_a_new_cluster_are_spread_evenly),
