@@ -327,13 +327,13 @@ static void cmd_docs(struct exec *x)
 
 /* ---- GETKEYS, GETKEYSANDFLAGS */
 
-static void reply_keys(struct exec *x, const struct command *c, const uint32_t *at, int n, bool with_flags)
+static void reply_keys(struct exec *x, const struct command *c, const struct slice *argv, const uint32_t *at, int n, bool with_flags)
 {
     struct keyaccess a = keyaccess_of(c);
     reply_array(&x->out, (size_t)n);
     for (int i = 0; i < n; i++) {
         if (with_flags) reply_array(&x->out, 2);
-        reply_bulk(&x->out, x->argv[2 + at[i]]);
+        reply_bulk(&x->out, argv[at[i]]);
         if (with_flags) reply_words(x, keyaccess_of_key(a, i));
     }
 }
@@ -342,10 +342,15 @@ static void find_keys(struct exec *x, bool with_flags)
 {
     const struct slice *argv = x->argv + 2;
     uint32_t argc = x->argc - 2;
-    const struct command *c = command_find(table_of(x), argv[0]);
+    const struct command *c = command_find(table_of(x), argv[0]), *inner = c && c->inner_at ? command_inner(table_of(x), c, argv, argc) : NULL;
     if (!c) {
         reply_error(&x->out, "ERR Invalid command specified");
         return;
+    }
+    if (inner) {
+        argv += c->inner_at;
+        argc -= (uint32_t)c->inner_at;
+        c = inner;
     }
     if (!c->first_key && !(c->flags & CMD_MOVABLE_KEYS)) {
         reply_error(&x->out, "ERR The command has no key arguments");
@@ -358,7 +363,7 @@ static void find_keys(struct exec *x, bool with_flags)
     uint32_t *at = mem_alloc(argc * sizeof *at);
     int n = command_keys(c, argv, argc, at, (int)argc);
     if (n < 0) reply_error(&x->out, "ERR Invalid arguments specified for command");
-    else reply_keys(x, c, at, n, with_flags);
+    else reply_keys(x, c, argv, at, n, with_flags);
     mem_free(at);
 }
 

@@ -471,6 +471,55 @@ def test_transactions_and_waiting_clients_follow_their_keys(make_server):
             wait_for_moves(other)
 
 
+def test_databases_are_swapped_and_flushed_while_their_keys_move(make_server):
+    n = 8000
+    server = make_server(workers=WORKERS)
+    with server.client(single_connection_client=True) as c:
+        fill(c, n)
+        c.select(1)
+        c.mset({key(i): "one" for i in range(0, n, 4)})
+        c.select(0)
+        assert c.execute_command("SPACE.SET", "users", "RANGE")
+        caught = 0
+        for i in range(40):
+            caught += is_moving(c)
+            c.execute_command("SWAPDB", 0, 1)
+            assert c.dbsize() == (n if i % 2 else n // 4)
+            if not is_moving(c) and i < 30:
+                c.execute_command("RANGE.MOVE", "users", key(0), (ranges(c)[0]["shard"] + 1) % WORKERS)
+        wait_for_moves(c)
+        assert caught > 3 and c.execute_command("RANGE.COUNT", "users") == n
+        assert [int(v) for v in c.mget([key(i) for i in range(n)])] == list(range(n))
+        c.execute_command("RANGE.MOVE", "users", key(0), (ranges(c)[0]["shard"] + 1) % WORKERS)
+        c.flushall()
+        wait_for_moves(c)
+        assert c.dbsize() == 0 and c.execute_command("RANGE.GET", "users") == ["0", []]
+
+
+def test_cold_values_are_read_in_order_and_move(make_server, tmp_path):
+    server = make_server(data=tmp_path / "data", workers=WORKERS, args=["--maxmemory", "64mb", "--maxmemory-policy", "cold"])
+    with server.client() as c:
+        values = {f"{key(i)}": f"{i:05d}" * 100 for i in range(300)}
+        for k, v in values.items():
+            c.set(k, v)
+        c.rpush("users/list", *(f"{i:0100}" for i in range(100)))
+        set_mode(c, "users", "RANGE")
+        for _ in range(3):
+            chilled = c.execute_command("DEBUG", "CHILL", *values, "users/list")
+            deadline = time.monotonic() + 20
+            while c.info("cold")["cold_pending_bytes"]:
+                assert time.monotonic() < deadline
+            assert chilled > 200
+            c.execute_command("RANGE.MOVE", "users", key(0), (ranges(c)[0]["shard"] + 1) % WORKERS)
+            _, pairs = get(c, "RANGE.GET", "users", key(0), "users/l")
+            assert pairs == values
+            wait_for_moves(c)
+            assert dict(zip(values, c.mget(list(values)))) == values and c.lindex("users/list", 99) == f"{99:0100}"
+            c.execute_command("DEBUG", "CHILL", key(5))
+            r = ranges(c)[0]
+            assert c.execute_command("RANGE.EXEC", r["id"], r["generation"], "GET", key(5)) == values[key(5)]
+
+
 # ---- restarts
 
 
@@ -727,6 +776,7 @@ def test_a_fenced_command_tells_what_is_so_now(four):
     assert error.startswith('MUSTRETRY key-elsewhere space="users" id=') and f'start="{key(1500)}" end=+' in error
     assert refused(c, "RANGE.EXEC", 999, 1, "GET", "plain") == 'MUSTRETRY no-such-range space="plain" mode=hash'
     assert c.get(key(1)) == "a"
+    assert c.execute_command("COMMAND GETKEYS", "RANGE.EXEC", 1, 1, "MSET", "a", 1, "b", 2) == ["a", "b"]
     with c.pipeline(transaction=True) as p:
         p.execute_command("RANGE.EXEC", r["id"], r["generation"], "INCR", "users/00000n")
         p.execute_command("RANGE.EXEC", r["id"], 77, "INCR", "users/00000n")
