@@ -110,7 +110,7 @@ static bool mode_has_ranges(const struct metagroups *m, const struct metaops_pla
 
 static bool may_split(const struct metagroups *m, const struct metaops_plan *plan, struct meta_result *r)
 {
-    struct piece p;
+    struct piece p = {0};
     return look(m, plan, plan->range, plan->generation, plan->group, &p, r) && mode_has_ranges(m, plan, r) && cut_inside(plan, &p, r) && room_for_ranges(m, 1, r) &&
            (!plan->new_group || room_for_group(m, r));
 }
@@ -118,7 +118,7 @@ static bool may_split(const struct metagroups *m, const struct metaops_plan *pla
 /* What one group absorbs of another lies in the same stores, so both are on the same nodes, all of them. */
 static bool may_merge(const struct metagroups *m, const struct metaops_plan *plan, struct meta_result *r)
 {
-    struct piece lower, upper;
+    struct piece lower = {0}, upper = {0};
     if (!look(m, plan, plan->range, plan->generation, plan->group, &lower, r) || !look(m, plan, plan->range2, plan->generation2, plan->other, &upper, r) || !mode_has_ranges(m, plan, r)) return false;
     if (upper.place != lower.place + 1) return meta_refuse(r, META_INVALID, "range %" PRIu64 " does not follow range %" PRIu64, upper.id, lower.id);
     const struct metagroups_group *a = metagroups_find(m, plan->group), *b = metagroups_find(m, plan->other);

@@ -137,7 +137,7 @@ static int find_batch(struct reading *r, uint64_t from, uint64_t *found)
  * the offset behind the last. */
 static int walk(struct reading *r, uint64_t *expected, uint64_t *end, int (*each)(struct reading *r, uint64_t at, const struct raftbatch_header *h))
 {
-    struct raftbatch_header h;
+    struct raftbatch_header h = {0};
     int rc;
     for (*end = 0; (rc = read_batch(r, *end, &h)) == 1; *end += raftbatch_size(h.bytes)) {
         if (*expected && h.batch != *expected) return 0;
