@@ -130,7 +130,7 @@ static bool may_merge(const struct metagroups *m, const struct metaops_plan *pla
 
 static bool may_move_range(const struct metagroups *m, const struct metaops_plan *plan, struct meta_result *r)
 {
-    struct piece p;
+    struct piece p = {0};
     return group_known(m, plan->other, r) && look(m, plan, plan->range, plan->generation, plan->group, &p, r);
 }
 
