@@ -65,7 +65,7 @@ void progress_set(struct progress *p, uint64_t done)
     char line[PROGRESS_LINE_MAX];
     if (!p->on) return;
     int64_t now_us = clock_mono_us();
-    if (now_us - p->drawn_us < DRAW_EVERY_US) return;
+    if (now_us - (p->drawn_us ? p->drawn_us : p->start_us) < DRAW_EVERY_US) return; /* a rate over no time would be any number */
     p->drawn_us = now_us;
     progress_line(line, p, done, now_us);
     fprintf(stderr, "\r%s\x1b[K", line);

@@ -73,17 +73,20 @@ static json_t *cleanup_doc(const struct cleanup_options *o, const struct cleanup
 static void cleanup_text(FILE *out, const json_t *doc)
 {
     bool dry = json_is_true(json_object_get(doc, "dry_run"));
+    json_int_t objects = json_integer_value(json_object_get(doc, "total_objects_deleted")), bytes = json_integer_value(json_object_get(doc, "total_bytes_deleted"));
     size_t i;
     json_t *item;
     json_array_foreach(json_object_get(doc, "items"), i, item) {
+        if (dry) objects += json_integer_value(json_object_get(item, "objects"));
+        if (dry) bytes += json_integer_value(json_object_get(item, "bytes"));
         bool deleted = json_is_true(json_object_get(item, "deleted"));
         fprintf(out, "%s %s (%s)\n", deleted ? "deleted" : dry ? "would delete" : "could not delete", json_string_value(json_object_get(item, "key")),
                 json_string_value(json_object_get(item, "reason")));
     }
     json_array_foreach(json_object_get(doc, "live_runs"), i, item) fprintf(out, "spared run %s: its builder is at work\n", json_string_value(item));
     char size[PROGRESS_SIZE_MAX];
-    fprintf(out, "%" JSON_INTEGER_FORMAT " objects, %s deleted; %" JSON_INTEGER_FORMAT " snapshots kept\n", json_integer_value(json_object_get(doc, "total_objects_deleted")),
-            progress_size(size, (uint64_t)json_integer_value(json_object_get(doc, "total_bytes_deleted"))), json_integer_value(json_object_get(doc, "kept_snapshots")));
+    fprintf(out, "%" JSON_INTEGER_FORMAT " objects, %s %s; %" JSON_INTEGER_FORMAT " snapshots %s\n", objects, progress_size(size, (uint64_t)bytes), dry ? "would be deleted" : "deleted",
+            json_integer_value(json_object_get(doc, "kept_snapshots")), dry ? "stay" : "kept");
 }
 
 int snapread_cleanup(struct snapread *r)

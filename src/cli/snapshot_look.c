@@ -119,7 +119,6 @@ int snapread_history(struct snapread *r)
     struct object_store *store = snapread_store(r, "history");
     if (!store) return EXIT_TROUBLE;
     size_t limit = r->args->has_limit ? (size_t)r->args->limit : 10;
-    if (r->args->n_words == 1) limit = (size_t)strtoull(r->args->words[0], NULL, 10);
     int rc = history_load(store, NULL, limit, &h, &why);
     int code;
     if (rc < 0) {

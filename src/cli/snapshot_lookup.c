@@ -253,11 +253,29 @@ static const char *read_bounds(const struct snapread_args *a, enum snapkey_encod
     return fault;
 }
 
+enum { KEY_CELL = 20 /* the longest number */ };
+
+/* Of a table whose other rows are not known yet: longer keys push their values aside. */
+static void add_cells(const struct snapread *r, struct buf *b, const struct sherd_key *key, const void *data, size_t size)
+{
+    snapread_key_text(b, key);
+    if (!r->args->keys_only) {
+        while (b->len < KEY_CELL) buf_add_byte(b, ' ');
+        buf_add_str(b, "  ");
+        snapread_value_cell(r, b, data, size);
+    }
+    buf_add_byte(b, '\n');
+}
+
 static void print_row(struct snapread *r, struct buf *b, uint64_t number, const struct sherd_key *key, const void *data, size_t size)
 {
     const struct snapread_args *a = r->args;
     b->len = 0;
-    if (a->output == SNAPREAD_TEXT || a->output == SNAPREAD_TABLE) {
+    if (a->output == SNAPREAD_TABLE) {
+        add_cells(r, b, key, data, size);
+        return;
+    }
+    if (a->output == SNAPREAD_TEXT) {
         snapread_key_text(b, key);
         if (!a->keys_only) buf_add_byte(b, '\t');
         if (!a->keys_only) snapread_value_text(r, b, data, size);
@@ -286,6 +304,7 @@ static int print_scan(struct snapread *r, struct sherd_cursor *cursor)
     int rc = 1;
     bool json = r->args->output == SNAPREAD_JSON;
     if (json) fputs("{\n  \"op\": \"scan\",\n  \"rows\": [", r->out);
+    if (r->args->output == SNAPREAD_TABLE) fprintf(r->out, "%-*s%s\n", r->args->keys_only ? 0 : KEY_CELL, "key", r->args->keys_only ? "" : "  value");
     while ((!r->args->has_limit || n < r->args->limit) && !ferror(r->out) && (rc = sherd_cursor_next(cursor, &key, &data, &size, &why)) == 1) {
         print_row(r, &b, n++, &key, data, size);
         fwrite(b.p, 1, b.len, r->out);
@@ -301,10 +320,6 @@ int snapread_scan(struct snapread *r)
     struct bounds b;
     enum snapkey_encoding e;
     struct sherd_error why;
-    if (r->args->n_words) {
-        fprintf(stderr, "sherd: scan: '%s' is not expected here: the range is given by --prefix, --start, --end\n", r->args->words[0]);
-        return EXIT_USAGE;
-    }
     const char *fault = encoding_of(r, &e) ? read_bounds(r->args, e, &b) : "unknown encoding";
     if (fault) return snapread_fail(r, "scan", NULL, fault);
     struct sherd_cursor *cursor = sherd_reader_scan(r->reader, &b.range, &why);

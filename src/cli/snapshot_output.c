@@ -112,6 +112,13 @@ static void cell_text(struct buf *out, const json_t *v)
     free(text);
 }
 
+void snapread_value_cell(const struct snapread *r, struct buf *out, const void *data, size_t size)
+{
+    json_t *v = snapread_value(r, data, size);
+    cell_text(out, v);
+    json_decref(v);
+}
+
 static size_t width_of(const json_t *v)
 {
     struct buf b = {0};

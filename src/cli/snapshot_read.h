@@ -80,6 +80,8 @@ int snapread_fail(const struct snapread *r, const char *op, const char *key, con
 /* A value in the chosen encoding: as JSON, and as bytes appended. */
 json_t *snapread_value(const struct snapread *r, const void *data, size_t size);
 void snapread_value_text(const struct snapread *r, struct buf *out, const void *data, size_t size);
+/* As it stands in a table: its JSON, printable. */
+void snapread_value_cell(const struct snapread *r, struct buf *out, const void *data, size_t size);
 /* A key as JSON: number, string, or {"base64": ...} where it is no UTF-8; and as text. */
 json_t *snapread_key(const struct sherd_key *key);
 void snapread_key_text(struct buf *out, const struct sherd_key *key);

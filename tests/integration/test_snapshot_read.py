@@ -156,6 +156,8 @@ def test_scans_are_in_order_and_bounded(url):
     prefix = words[7][:-1]
     assert sherd("scan", text, "--prefix", prefix, "--keys-only").stdout.decode().split() == [w for w in words if w.startswith(prefix)]
     sherd("scan", url, "--prefix", "1", code=1)
+    assert sherd("scan", url, "--start", "5", "--end", "6", "--output", "table").stdout.splitlines() == [b"key                   value", b"5                     NXw1fDV8NXw1fDV8"]
+    assert sherd("scan", url, "--end", "2", "--keys-only", "--output", "table").stdout == b"key\n0\n1\n"
 
 
 def test_info_shards_route_and_health_have_their_shapes(url):
@@ -188,7 +190,8 @@ def test_errors_are_told_in_the_form_of_the_output(url, tmp_path):
 
 
 @pytest.mark.parametrize("words", [[], ["get"], ["get", "URL"], ["get", "URL", "1", "2"], ["get", "URL", "1", "--nonsense"], ["get", "URL", "1", "--mode", "fast"], ["rollback", "URL"],
-                                   ["get", "URL", "1", "--ref", "x", "--offset", "1"], ["nonsense", "URL"], ["cleanup", "URL", "--older-than", "7"]])
+                                   ["get", "URL", "1", "--ref", "x", "--offset", "1"], ["nonsense", "URL"], ["cleanup", "URL", "--older-than", "7"], ["info", "URL", "1"], ["history", "URL", "1"], ["scan", "URL", "1"],
+                                   ["get", "URL", "1", "--dry-run"], ["history", "URL", "--offset", "1"], ["cleanup", "URL", "--offset", "1"], ["verify", "URL", "--keep-last", "1"]])
 def test_wrong_command_lines_are_told(words, url):
     run = sherd(*[url if w == "URL" else w for w in words], code=2)
     assert run.stdout == b"" and run.stderr != b""
@@ -199,6 +202,14 @@ def test_every_command_has_help():
     assert {"get", "multiget", "scan", "info", "shards", "route", "health", "history", "rollback", "cleanup", "verify", "repl"} <= set(names)
     for name in names:
         assert b"usage: sherd snapshot " + name.encode() in sherd(name, "--help").stdout
+
+
+def test_help_shows_the_options_of_the_command_alone():
+    def shown(name):
+        return set(re.findall(r"^  (--[a-z-]+)", sherd(name, "--help").stdout.decode(), re.M))
+    assert {"--dry-run", "--keep-last", "--endpoint"} <= shown("cleanup") and "--prefix" not in shown("cleanup")
+    assert {"--prefix", "--limit", "--mode", "--offset"} <= shown("scan") and "--dry-run" not in shown("scan")
+    assert "--limit" in shown("history") and "--offset" not in shown("history")
 
 
 # ---- several snapshots in one place
@@ -227,6 +238,20 @@ def test_history_pins_and_rollback(two):
     assert sherd("rollback", two, "--offset", "1").stdout.decode() == f"Rolled back _CURRENT to: {manifests[1]['ref']}\n"
     assert answer("info", two)["manifest_ref"] == manifests[1]["ref"]
     assert answer("get", two, "5")["found"]
+
+
+def test_an_option_of_another_command_changes_nothing(two):
+    before = answer("info", two)["manifest_ref"]
+    assert b"--dry-run" in sherd("rollback", two, "--offset", "1", "--dry-run", code=2).stderr
+    assert answer("info", two)["manifest_ref"] == before
+
+
+def test_a_dry_run_says_how_much_would_go(two):
+    told = sherd("cleanup", two, "--dry-run", "--keep-last", "1").stdout.decode().splitlines()
+    assert told[0].startswith("would delete manifests/2026-01-02") and re.fullmatch(r"[1-9]\d* objects, .* would be deleted; 1 snapshots stay", told[-1])
+    assert len(answer("history", two)["manifests"]) == 2
+    assert re.fullmatch(r"[1-9]\d* objects, .* deleted; 1 snapshots kept", sherd("cleanup", two, "--keep-last", "1").stdout.decode().splitlines()[-1])
+    assert len(answer("history", two)["manifests"]) == 1 and answer("verify", two)["ok"]
 
 
 def test_verify_and_cleanup(two, tmp_path):
@@ -260,6 +285,7 @@ def test_the_shell_works_without_a_terminal(two):
     assert docs[0]["pinned"] and docs[1]["changed"] and not docs[2]["changed"]
     sherd("repl", two, text=b"nonsense\n", code=2)
     sherd("repl", two, text=b"get 'open\n", code=2)
+    assert b"--offset" in sherd("repl", two, text=b"get 5 --offset 1\n", code=2).stderr  # `use` is for that
 
 
 def test_the_shell_edits_lines_on_a_terminal(url, tmp_path):
