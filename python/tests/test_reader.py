@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import threading
+import time
 
 import pytest
 
@@ -37,7 +38,7 @@ def test_snapshots_of_the_original_writer_are_read(name, mode, tmp_path):
 def test_threads_read_while_snapshots_are_swapped(url):
     publish_round(url, 0)
     stop = threading.Event()
-    failures, reads = [], [0] * 6
+    failures, seen = [], [-1] * 8
     with Reader(url) as reader:
         latest = [0]
 
@@ -48,19 +49,21 @@ def test_threads_read_while_snapshots_are_swapped(url):
                 if len(rounds) != 1 or None in rounds or int(next(iter(rounds))) < floor:
                     failures.append((floor, rounds))
                     return
-                reads[me] += 1
+                seen[me] = int(next(iter(rounds)))
 
-        threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
         for thread in threads:
             thread.start()
-        for n in range(1, 16):
+        for n in range(1, 26):
             publish_round(url, n)
             assert reader.refresh() is True and reader.refresh() is False
             latest[0] = n
+            while min(seen) < n and not failures:
+                time.sleep(0.001)
         stop.set()
         for thread in threads:
             thread.join()
-    assert not failures and min(reads) > 0
+    assert not failures and seen == [25] * 8
 
 
 def test_a_scan_stays_on_the_snapshot_on_which_it_began(url):
