@@ -1,0 +1,829 @@
+#include "cluster/raftthread.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sys/random.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "cluster/raftledger.h"
+#include "cluster/raftmail.h"
+#include "cluster/raftwriter.h"
+#include "cluster/wireraft.h"
+#include "io/file.h"
+
+enum {
+    STALL_MS = 100,    /* later than this is a stall */
+    HOUSE_MS = 1000,   /* between looks at the length of logs */
+    PUBLISH_MS = 100,  /* the age of statistics */
+    REST_MS = 100,     /* without a write: the log is sealed */
+    LEAVE_LOOK_MS = 10,
+    SEAL_LOOK_MS = 10,
+    ROUNDS = 3,        /* of collecting writes in a turn */
+    RETRY_CHORES_MS = 5000,
+    SNAPSHOT_SEGMENTS = 4,
+};
+static const uint64_t SNAPSHOT_BYTES = 64 << 20;
+
+enum phase { RUNNING, LEAVING /* hands leadership over */, ENDING };
+
+struct raftthread {
+    struct raftthread_options options;
+    char *listen, *address, *dir; /* which options point to */
+    struct raftthread_app app;
+    struct raftmail_box box;
+    struct raftlog *log;
+    struct raftwriter *writer;
+    struct raftnode *node;
+    struct links *links; /* the thread's */
+    struct raftledger ledger;
+
+    pthread_t thread;
+    bool started;
+
+    enum phase phase;
+    uint64_t leave_by, end_by; /* 0: at once */
+    const char *failure;       /* why it stands still */
+
+    uint64_t now;     /* ms of the clock, at this turn */
+    uint64_t awake;   /* the same without stalls: Raft's time */
+    uint64_t planned; /* how long this turn meant to wait */
+    bool timed;       /* this turn has its time */
+    bool hurry;       /* the next turn has something to do */
+    int64_t turn_us;  /* when work began */
+    uint64_t house_at, publish_at, retry_at /* 0: nothing failed */;
+    uint64_t wrote_at;
+    bool unsealed;
+    int told_chore_error;
+    struct raftthread_stats stats;
+
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t changed;
+    enum { STARTING, STARTED, START_FAILED } start;
+    struct buf start_error;
+    struct raftthread_stats published;
+    struct raftthread_peer *peers;
+    uint32_t n_peers;
+};
+
+/* ---- time */
+
+static uint64_t clock_ms(void) { return (uint64_t)clock_mono_us() / 1000; }
+
+/* The turn gets its time with its first frame, or when it has waited. If the thread could not run for a while, frames that came meanwhile were not heard yet, so that time does not
+ * count: a node that was held up must not take the others for dead. */
+static void begin_turn(struct raftthread *t)
+{
+    if (t->timed) return;
+    t->timed = true;
+    t->turn_us = clock_mono_us();
+    uint64_t now = (uint64_t)t->turn_us / 1000, passed = now - t->now, most = t->planned + STALL_MS;
+    t->now = now;
+    if (passed > most) {
+        t->stats.stalls++;
+        t->stats.stalled_ms += passed - most;
+        passed = most;
+    }
+    t->awake += passed;
+    raftnode_tick(t->node, t->awake);
+}
+
+static uint64_t sooner(uint64_t wait, uint64_t at, uint64_t now)
+{
+    uint64_t left = at > now ? at - now : 0;
+    return left < wait ? left : wait;
+}
+
+static uint64_t wait_ms(const struct raftthread *t)
+{
+    if (t->hurry) return 0;
+    uint64_t wait = sooner(HOUSE_MS, t->house_at, t->now);
+    wait = sooner(wait, raftnode_next(t->node), t->awake);
+    wait = sooner(wait, links_next(t->links), t->now);
+    if (t->retry_at) wait = sooner(wait, t->retry_at, t->now);
+    if (t->unsealed) wait = sooner(wait, t->wrote_at + REST_MS, t->now);
+    if (t->phase == LEAVING) wait = sooner(wait, t->now + LEAVE_LOOK_MS, t->now);
+    return wait;
+}
+
+/* ---- failure */
+
+static void fail(struct raftthread *t, const char *why)
+{
+    if (!t->failure) t->failure = why;
+}
+
+/* ---- upcalls of raftnode */
+
+static void on_send(void *ctx, uint64_t peer, struct slice frames)
+{
+    struct raftthread *t = ctx;
+    if (!t->failure) links_send(t->links, peer, frames);
+}
+
+static void on_committed(void *ctx, uint32_t group, const struct raftnode_entry *entries, uint32_t n)
+{
+    struct raftthread *t = ctx;
+    for (uint32_t i = 0; i < n; i++) {
+        if (entries[i].type != RAFTNODE_COMMAND) continue;
+        t->stats.commits++;
+        t->stats.commit_bytes += entries[i].data.n;
+    }
+    t->app.committed(t->app.ctx, group, entries, n);
+    raftledger_committed(&t->ledger, raftledger_find(&t->ledger, group), entries, n);
+}
+
+static void on_role(void *ctx, uint32_t group, enum raftnode_state state, uint64_t term, uint64_t leader)
+{
+    struct raftthread *t = ctx;
+    struct raftledger_group *g = raftledger_find(&t->ledger, group);
+    t->stats.elections += state == RAFTNODE_CANDIDATE && term != g->stood;
+    if (state == RAFTNODE_CANDIDATE) g->stood = term;
+    t->stats.reigns += state == RAFTNODE_LEADER;
+    g->leads = state == RAFTNODE_LEADER;
+    t->app.role(t->app.ctx, group, state, term, leader);
+}
+
+static void on_truncated(void *ctx, uint32_t group, uint64_t index)
+{
+    struct raftthread *t = ctx;
+    t->app.truncated(t->app.ctx, group, index);
+    raftledger_void(&t->ledger, raftledger_find(&t->ledger, group), index);
+}
+
+static void on_members(void *ctx, uint32_t group, const struct raftnode_members *members)
+{
+    struct raftthread *t = ctx;
+    if (t->app.members) t->app.members(t->app.ctx, group, members);
+}
+
+static void on_read_ok(void *ctx, uint64_t ticket, uint64_t index) { raftledger_read_ended(&((struct raftthread *)ctx)->ledger, ticket, 0, index); }
+
+static void on_read_failed(void *ctx, uint64_t ticket)
+{
+    struct raftthread *t = ctx;
+    t->stats.reads_failed++;
+    raftledger_read_ended(&t->ledger, ticket, -EPERM, 0);
+}
+
+static void on_changed(void *ctx, uint32_t group, uint64_t node, enum raftnode_role role, int rc)
+{
+    struct raftthread *t = ctx;
+    struct raftledger_group *g = raftledger_find(&t->ledger, group);
+    if (g) raftledger_changed(g, rc); /* else it was dropped, and told then */
+}
+
+static void on_describe(void *ctx, uint32_t group, uint64_t index, struct buf *out)
+{
+    struct raftthread *t = ctx;
+    t->app.describe(t->app.ctx, group, index, out);
+}
+
+static void on_install_wanted(void *ctx, uint32_t group, uint64_t from, uint64_t index, uint64_t term, struct slice descriptor)
+{
+    struct raftthread *t = ctx;
+    t->app.install_wanted(t->app.ctx, group, from, index, term, descriptor);
+    raftledger_void(&t->ledger, raftledger_find(&t->ledger, group), 0);
+}
+
+static void on_marked(void *ctx, uint32_t group, uint64_t index)
+{
+    struct raftthread *t = ctx;
+    if (t->app.marked) t->app.marked(t->app.ctx, group, index);
+}
+
+static void on_group_stranger(void *ctx, uint32_t group, uint64_t from)
+{
+    struct raftthread *t = ctx;
+    if (t->app.stranger) t->app.stranger(t->app.ctx, group, from);
+}
+
+static void on_broken(void *ctx, uint32_t group, const char *why)
+{
+    struct raftthread *t = ctx;
+    slog(t->options.links.log, SLOG_WARNING, "a Raft group is broken", "group=%u reason=%s", group, why);
+    fail(t, why);
+}
+
+static const struct raftnode_out raft_calls = {
+    .send = on_send,
+    .committed = on_committed,
+    .role = on_role,
+    .truncated = on_truncated,
+    .members = on_members,
+    .read_ok = on_read_ok,
+    .read_failed = on_read_failed,
+    .changed = on_changed,
+    .describe = on_describe,
+    .install_wanted = on_install_wanted,
+    .marked = on_marked,
+    .stranger = on_group_stranger,
+    .broken = on_broken,
+};
+
+/* ---- calls of links */
+
+static int on_frame(void *ctx, uint64_t from, const struct wire_frame *f)
+{
+    struct raftthread *t = ctx;
+    begin_turn(t);
+    if (wireraft_is(f->type) || f->type == WIRE_PROBE || f->type == WIRE_PROBE_ACK) return raftnode_receive(t->node, from, f);
+    return t->app.frame(t->app.ctx, from, f);
+}
+
+static void on_up(void *ctx, uint64_t peer, enum links_way way)
+{
+    struct raftthread *t = ctx;
+    if (t->app.up) t->app.up(t->app.ctx, peer, way);
+}
+
+static void on_down(void *ctx, uint64_t peer, enum links_way way)
+{
+    struct raftthread *t = ctx;
+    if (t->app.down) t->app.down(t->app.ctx, peer, way);
+}
+
+static bool on_caller(void *ctx, const struct wire_hello *hello)
+{
+    struct raftthread *t = ctx;
+    return t->app.caller(t->app.ctx, hello);
+}
+
+/* ---- requests: what they do, on the raft thread. They give what is to be answered, or LATER. */
+
+enum { LATER = 1 };
+
+static int do_submit(struct raftthread *t, struct raftmail *m)
+{
+    uint64_t index;
+    int rc = raftnode_submit(t->node, m->group, m->index, slice_of(m->data, m->n), &index);
+    if (rc < 0) {
+        t->stats.refused++;
+        return rc;
+    }
+    t->stats.submits++;
+    raftledger_submitted(&t->ledger, raftledger_find(&t->ledger, m->group), index, m->index, m->answer);
+    return LATER;
+}
+
+static int do_read(struct raftthread *t, struct raftmail *m)
+{
+    t->stats.reads++;
+    raftnode_read(t->node, m->group, raftledger_read(&t->ledger, m->answer));
+    return LATER;
+}
+
+static int begun(struct raftthread *t, uint32_t group, int rc)
+{
+    if (rc == 0) raftledger_add(&t->ledger, group);
+    return rc;
+}
+
+static int do_create(struct raftthread *t, struct raftmail *m)
+{
+    const struct raftnode_member *members = (const void *)m->data;
+    return begun(t, m->group, raftnode_group_create(t->node, m->group, members, (uint32_t)(m->n / sizeof *members)));
+}
+
+static int do_join(struct raftthread *t, struct raftmail *m) { return begun(t, m->group, raftnode_group_join(t->node, m->group)); }
+
+static int do_resume(struct raftthread *t, struct raftmail *m) { return begun(t, m->group, raftnode_group_resume(t->node, m->group, m->index)); }
+
+static int do_drop(struct raftthread *t, struct raftmail *m)
+{
+    int rc = raftnode_group_drop(t->node, m->group);
+    if (rc == 0) raftledger_del(&t->ledger, m->group);
+    return rc;
+}
+
+static int do_transfer(struct raftthread *t, struct raftmail *m) { return raftnode_transfer(t->node, m->group, m->node); }
+
+static int do_change(struct raftthread *t, struct raftmail *m)
+{
+    int rc = raftnode_change(t->node, m->group, m->node, (enum raftnode_role)m->number);
+    if (rc < 0) return rc;
+    raftledger_changing(raftledger_find(&t->ledger, m->group), m->answer);
+    return LATER;
+}
+
+static int do_snapshotted(struct raftthread *t, struct raftmail *m) { return raftnode_snapshotted(t->node, m->group, m->index, (uint32_t)m->number); }
+
+static int do_installed(struct raftthread *t, struct raftmail *m) { return raftnode_installed(t->node, m->group, m->index, m->number); }
+
+static int do_rewind(struct raftthread *t, struct raftmail *m) { return raftnode_rewind(t->node, m->group, m->index); }
+
+static int do_look(struct raftthread *t, struct raftmail *m)
+{
+    struct raftnode_info info;
+    int rc = raftnode_look(t->node, m->group, &info);
+    m->fn.look(m->fn_ctx, m->group, rc, rc == 0 ? &info : NULL);
+    return LATER;
+}
+
+static int do_peer_put(struct raftthread *t, struct raftmail *m)
+{
+    links_peer_put(t->links, m->node, m->data);
+    return 0;
+}
+
+static int do_peer_del(struct raftthread *t, struct raftmail *m)
+{
+    links_peer_del(t->links, m->node);
+    return 0;
+}
+
+static int do_send(struct raftthread *t, struct raftmail *m)
+{
+    links_send(t->links, m->node, slice_of(m->data, m->n));
+    return 0;
+}
+
+static int do_run(struct raftthread *t, struct raftmail *m)
+{
+    m->fn.run(m->fn_ctx);
+    return LATER;
+}
+
+static int do_stop(struct raftthread *t, struct raftmail *m)
+{
+    t->phase = m->index ? LEAVING : ENDING;
+    t->end_by = m->index ? t->now + m->index : 0;
+    t->leave_by = t->end_by - m->index / 4; /* some of it is for the seal */
+    return LATER;
+}
+
+static const struct {
+    int (*act)(struct raftthread *t, struct raftmail *m);
+    bool leaving; /* is done while the node hands its leadership over */
+    bool always;  /* even if it has failed or ended */
+} acts[RAFTMAIL_KINDS] = {
+    [RAFTMAIL_SUBMIT] = {.act = do_submit},
+    [RAFTMAIL_READ] = {.act = do_read},
+    [RAFTMAIL_CREATE] = {.act = do_create},
+    [RAFTMAIL_JOIN] = {.act = do_join},
+    [RAFTMAIL_RESUME] = {.act = do_resume},
+    [RAFTMAIL_DROP] = {.act = do_drop},
+    [RAFTMAIL_TRANSFER] = {.act = do_transfer},
+    [RAFTMAIL_CHANGE] = {.act = do_change},
+    [RAFTMAIL_SNAPSHOTTED] = {.act = do_snapshotted, .leaving = true},
+    [RAFTMAIL_INSTALLED] = {.act = do_installed, .leaving = true},
+    [RAFTMAIL_REWIND] = {.act = do_rewind, .leaving = true},
+    [RAFTMAIL_LOOK] = {.act = do_look, .leaving = true},
+    [RAFTMAIL_PEER_PUT] = {.act = do_peer_put, .leaving = true},
+    [RAFTMAIL_PEER_DEL] = {.act = do_peer_del, .leaving = true},
+    [RAFTMAIL_SEND] = {.act = do_send, .leaving = true},
+    [RAFTMAIL_RUN] = {.act = do_run, .leaving = true, .always = true},
+    [RAFTMAIL_STOP] = {.act = do_stop, .leaving = true, .always = true},
+};
+
+static void refuse(struct raftmail *m, int rc)
+{
+    if (m->kind == RAFTMAIL_LOOK) m->fn.look(m->fn_ctx, m->group, rc, NULL);
+    else raftledger_tell(&m->answer, rc, 0);
+}
+
+/* refusal: 0, or why everything is refused that can be. */
+static void take_mail(struct raftthread *t, int refusal)
+{
+    for (struct raftmail *m = raftmail_take(&t->box), *next; m; m = next) {
+        next = m->next;
+        bool refused = refusal ? !acts[m->kind].always : t->phase != RUNNING && !acts[m->kind].leaving;
+        int rc = refused ? LATER : acts[m->kind].act(t, m);
+        if (refused) refuse(m, refusal ? refusal : -ESHUTDOWN);
+        if (rc != LATER) raftledger_tell(&m->answer, rc, 0);
+        mem_free(m);
+    }
+}
+
+/* ---- now and then */
+
+static void want_snapshots(struct raftthread *t)
+{
+    uint32_t holder = 0;
+    uint64_t segments = 0;
+    bool held = raftlog_oldest_holder(t->log, &holder, &segments) && segments >= t->options.snapshot_segments;
+    for (uint32_t i = 0; i < t->ledger.n_groups && t->app.snapshot_wanted; i++) {
+        uint32_t group = t->ledger.groups[i]->id;
+        uint64_t bytes = raftlog_group_bytes(t->log, group);
+        if (bytes > t->options.snapshot_bytes || (held && group == holder)) t->app.snapshot_wanted(t->app.ctx, group, bytes);
+    }
+}
+
+static void look_at_chores(struct raftthread *t)
+{
+    int error = raftlog_chore_error(t->log);
+    if (error != t->told_chore_error && error)
+        slog(t->options.links.log, SLOG_WARNING, "no room can be made for the Raft log", "folder=%s reason=%s", t->options.dir, err_text(error));
+    t->told_chore_error = error;
+    if (!error) t->retry_at = 0;
+    else if (!t->retry_at) t->retry_at = t->now + t->options.retry_chores_ms;
+    if (!t->retry_at || t->now < t->retry_at) return;
+    raftlog_retry_chores(t->log);
+    t->retry_at = t->now + t->options.retry_chores_ms;
+}
+
+static void publish(struct raftthread *t)
+{
+    struct raftthread_stats *s = &t->stats;
+    uint32_t n = t->links ? links_peers(t->links, NULL, 0) : 0;
+    uint64_t *nodes = mem_alloc((n + 1) * sizeof *nodes);
+    if (n) links_peers(t->links, nodes, n);
+    s->waiting = t->ledger.waiting;
+    s->uncertain = t->ledger.uncertain;
+    s->groups = t->ledger.n_groups;
+    s->leaders = 0;
+    for (uint32_t i = 0; i < s->groups; i++) s->leaders += t->ledger.groups[i]->leads;
+    s->capacity = raftlog_capacity(t->log);
+    s->chore_error = raftlog_chore_error(t->log);
+    raftlog_info(t->log, &s->log);
+    if (t->links) links_totals(t->links, &s->links);
+    pthread_mutex_lock(&t->lock);
+    t->published = *s;
+    t->peers = mem_resize(t->peers, (n + 1) * sizeof *t->peers);
+    t->n_peers = n;
+    for (uint32_t i = 0; i < n; i++) {
+        t->peers[i].node = nodes[i];
+        links_stats(t->links, nodes[i], &t->peers[i].link);
+    }
+    pthread_mutex_unlock(&t->lock);
+    mem_free(nodes);
+}
+
+/* Leadership goes to the others as long as there is time; what was submitted here is waited for. */
+static void leave(struct raftthread *t)
+{
+    bool waits = t->ledger.waiting > 0;
+    for (uint32_t i = 0; i < t->ledger.n_groups; i++) {
+        struct raftledger_group *g = t->ledger.groups[i];
+        if (!g->leads || g->stays) continue;
+        g->stays = raftnode_transfer(t->node, g->id, 0) == -ENOENT;
+        waits |= !g->stays;
+    }
+    if (!waits || t->now >= t->leave_by) t->phase = ENDING;
+}
+
+static void do_timers(struct raftthread *t)
+{
+    look_at_chores(t);
+    if (t->unsealed && t->now >= t->wrote_at + REST_MS && !raftwriter_busy(t->writer)) {
+        raftlog_seal(t->log);
+        t->unsealed = false;
+    }
+    if (t->now >= t->house_at) {
+        want_snapshots(t);
+        t->house_at = t->now + HOUSE_MS;
+    }
+    if (t->now >= t->publish_at) {
+        publish(t);
+        t->publish_at = t->now + PUBLISH_MS;
+    }
+    if (t->phase == LEAVING) leave(t);
+}
+
+/* ---- the turn */
+
+/* What the turn brought is told and submitted, then the log writes it; what it has written meanwhile brings more. After raftnode_persisted there may be frames to send. */
+static void advance(struct raftthread *t)
+{
+    t->hurry = true;
+    for (int i = 0; i < ROUNDS && t->hurry && !t->failure; i++) {
+        raftnode_flush(t->node);
+        uint64_t durable = raftlog_durable(t->log);
+        int rc = raftwriter_step(t->writer);
+        if (rc) {
+            slog(t->options.links.log, SLOG_WARNING, "a write of the Raft log failed", "folder=%s reason=%s", t->options.dir, err_text(rc));
+            fail(t, "a write of the Raft log failed: what is on disk is not known any more");
+            return;
+        }
+        t->hurry = raftlog_durable(t->log) != durable;
+        if (!t->hurry) return;
+        raftnode_persisted(t->node);
+        t->wrote_at = t->now;
+        t->unsealed = true;
+    }
+}
+
+static void turn(struct raftthread *t)
+{
+    uint64_t wait = wait_ms(t);
+    t->timed = false;
+    t->planned = wait && raftmail_sleeps(&t->box) ? wait : 0;
+    links_turn(t->links, (int)t->planned);
+    raftmail_wakes(&t->box);
+    begin_turn(t);
+    links_tick(t->links, t->now);
+    take_mail(t, 0);
+    do_timers(t);
+    advance(t);
+    links_flush(t->links);
+    uint64_t took = (uint64_t)(clock_mono_us() - t->turn_us);
+    t->stats.turns++;
+    if (took > t->stats.slowest_turn_us) t->stats.slowest_turn_us = took;
+}
+
+/* ---- ends */
+
+static void hang_up(struct raftthread *t)
+{
+    links_free(t->links);
+    t->links = NULL;
+}
+
+/* Nothing is promised any more; whoever asks is told so until the owner has enough of it. */
+static void stand_still(struct raftthread *t)
+{
+    hang_up(t);
+    raftledger_end(&t->ledger, -EIO);
+    publish(t);
+    t->app.failed(t->app.ctx, t->failure);
+    while (t->phase == RUNNING) {
+        raftmail_wait(&t->box, -1);
+        take_mail(t, -EIO);
+    }
+}
+
+/* All that was put becomes durable, and an empty batch behind it. */
+static void seal(struct raftthread *t)
+{
+    bool last = false;
+    while (clock_ms() < t->end_by && raftwriter_step(t->writer) == 0) {
+        if (raftwriter_busy(t->writer)) {
+            raftmail_wait(&t->box, SEAL_LOOK_MS);
+            continue;
+        }
+        if (last) return;
+        raftlog_seal(t->log);
+        last = true;
+    }
+}
+
+/* ---- the thread */
+
+static bool open_links(struct raftthread *t)
+{
+    struct links_calls calls = {t, on_frame, on_up, on_down, t->app.caller ? on_caller : NULL};
+    char error[128];
+    struct links_options *o = &t->options.links;
+    o->now = t->now;
+    t->links = links_new(o, &calls, error);
+    if (!t->links) {
+        buf_printf(&t->start_error, "no event loop for the cluster's links: %s", error);
+        return false;
+    }
+    int rc = links_listen(t->links, t->listen);
+    if (rc == 0) return true;
+    buf_printf(&t->start_error, "cannot listen for other nodes at %s: %s", t->listen, err_text(rc));
+    hang_up(t);
+    return false;
+}
+
+static bool begin(struct raftthread *t)
+{
+    t->now = clock_ms();
+    pthread_mutex_lock(&t->lock);
+    bool begun_well = open_links(t);
+    t->start = begun_well ? STARTED : START_FAILED;
+    pthread_cond_signal(&t->changed);
+    pthread_mutex_unlock(&t->lock);
+    return begun_well;
+}
+
+/* The event loop belongs to the thread that made it, so the links are made here. */
+static void *run(void *arg)
+{
+    struct raftthread *t = arg;
+    if (!begin(t)) return NULL;
+    while (t->phase != ENDING && !t->failure) turn(t);
+    if (t->failure) {
+        stand_still(t);
+        return NULL;
+    }
+    hang_up(t);
+    if (t->end_by) seal(t);
+    raftledger_end(&t->ledger, -ESHUTDOWN);
+    take_mail(t, -ESHUTDOWN);
+    publish(t);
+    return NULL;
+}
+
+/* ---- life */
+
+static uint64_t random_number(void)
+{
+    uint64_t n;
+    CHECK(getrandom(&n, sizeof n, 0) == sizeof n);
+    return n;
+}
+
+static void wake(void *ctx) { raftmail_wake(ctx); }
+
+static void fill_in(struct raftthread *t)
+{
+    struct raftthread_options *o = &t->options;
+    t->listen = mem_strdup(o->listen);
+    t->address = mem_strdup(o->links.address ? o->links.address : o->listen);
+    t->dir = mem_strdup(o->dir);
+    o->listen = t->listen;
+    o->dir = t->dir;
+    o->links.address = t->address;
+    o->links.seed = random_number();
+    o->links.wake_fd = t->box.fd;
+    o->raft.id = o->links.node;
+    o->raft.seed = random_number();
+    o->raft.now = t->awake = clock_ms();
+    o->log.random = random_number();
+    if (!o->snapshot_bytes) o->snapshot_bytes = SNAPSHOT_BYTES;
+    if (!o->snapshot_segments) o->snapshot_segments = SNAPSHOT_SEGMENTS;
+    if (!o->retry_chores_ms) o->retry_chores_ms = RETRY_CHORES_MS;
+}
+
+static bool open_log(struct raftthread *t, struct buf *error)
+{
+    const struct raftthread_options *o = &t->options;
+    t->log = raftlog_open(o->files, o->dir, &o->log, error);
+    if (!t->log) return false;
+    struct raftwriter_options w = {.files = o->files, .writes = o->writes, .wake = wake, .ctx = &t->box};
+    t->writer = raftwriter_new(t->log, &w, error);
+    return t->writer != NULL;
+}
+
+struct raftthread *raftthread_open(const struct raftthread_options *options, const struct raftthread_app *app, struct buf *error)
+{
+    struct raftthread *t = mem_zalloc(sizeof *t);
+    t->options = *options;
+    t->app = *app;
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->changed, NULL);
+    int rc = raftmail_init(&t->box);
+    if (rc < 0) buf_printf(error, "no wake-up for the Raft thread: %s", err_text(rc));
+    fill_in(t);
+    if (rc < 0 || !open_log(t, error)) {
+        raftthread_close(t);
+        return NULL;
+    }
+    struct raftnode_out out = raft_calls;
+    out.ctx = t;
+    t->node = raftnode_new(&t->options.raft, t->log, &out);
+    return t;
+}
+
+uint32_t raftthread_found(const struct raftthread *t, struct raftthread_found *out, uint32_t max)
+{
+    uint32_t n = raftlog_groups(t->log, NULL, 0);
+    uint32_t *ids = mem_alloc((n + 1) * sizeof *ids);
+    raftlog_groups(t->log, ids, n);
+    for (uint32_t i = 0; i < n && i < max; i++) {
+        struct raftlog_state st;
+        CHECK(raftlog_state(t->log, ids[i], &st));
+        out[i] = (struct raftthread_found){ids[i], st.mark_index, st.first, st.last};
+    }
+    mem_free(ids);
+    return n;
+}
+
+int raftthread_start(struct raftthread *t, struct buf *error)
+{
+    CHECK(!t->started);
+    t->start = STARTING;
+    int rc = -pthread_create(&t->thread, NULL, run, t);
+    if (rc) {
+        buf_printf(error, "no thread for Raft: %s", err_text(rc));
+        return rc;
+    }
+    pthread_setname_np(t->thread, "raft");
+    pthread_mutex_lock(&t->lock);
+    while (t->start == STARTING) pthread_cond_wait(&t->changed, &t->lock);
+    t->started = t->start == STARTED;
+    buf_add_slice(error, buf_slice(&t->start_error));
+    buf_fini(&t->start_error);
+    pthread_mutex_unlock(&t->lock);
+    if (t->started) return 0;
+    pthread_join(t->thread, NULL);
+    return -EADDRNOTAVAIL;
+}
+
+void raftthread_stop(struct raftthread *t, uint32_t grace_ms)
+{
+    if (!t->started) return;
+    raftmail_post(&t->box, &(struct raftmail){.kind = RAFTMAIL_STOP, .index = grace_ms}, SLICE(""));
+    pthread_join(t->thread, NULL);
+    t->started = false;
+}
+
+void raftthread_close(struct raftthread *t)
+{
+    raftthread_stop(t, 0);
+    take_mail(t, -ESHUTDOWN);
+    if (t->writer) raftwriter_free(t->writer);
+    if (t->node) raftnode_free(t->node);
+    if (t->log) raftlog_close(t->log);
+    raftledger_fini(&t->ledger);
+    raftmail_fini(&t->box);
+    pthread_cond_destroy(&t->changed);
+    pthread_mutex_destroy(&t->lock);
+    mem_free(t->peers);
+    mem_free(t->listen);
+    mem_free(t->address);
+    mem_free(t->dir);
+    mem_free(t);
+}
+
+/* ---- requests: how they come here */
+
+static void ask(struct raftthread *t, struct raftmail m, struct slice data) { raftmail_post(&t->box, &m, data); }
+
+void raftthread_submit(struct raftthread *t, uint32_t group, uint64_t term, struct slice data, struct raftthread_answer answer)
+{
+    ask(t, (struct raftmail){.kind = RAFTMAIL_SUBMIT, .group = group, .index = term, .answer = answer}, data);
+}
+
+void raftthread_read(struct raftthread *t, uint32_t group, struct raftthread_answer answer)
+{
+    ask(t, (struct raftmail){.kind = RAFTMAIL_READ, .group = group, .answer = answer}, SLICE(""));
+}
+
+void raftthread_create(struct raftthread *t, uint32_t group, const struct raftnode_member *members, uint32_t count, struct raftthread_answer answer)
+{
+    ask(t, (struct raftmail){.kind = RAFTMAIL_CREATE, .group = group, .answer = answer}, slice_of(members, count * sizeof *members));
+}
+
+void raftthread_join(struct raftthread *t, uint32_t group, struct raftthread_answer answer)
+{
+    ask(t, (struct raftmail){.kind = RAFTMAIL_JOIN, .group = group, .answer = answer}, SLICE(""));
+}
+
+void raftthread_resume(struct raftthread *t, uint32_t group, uint64_t applied, struct raftthread_answer answer)
+{
+    ask(t, (struct raftmail){.kind = RAFTMAIL_RESUME, .group = group, .index = applied, .answer = answer}, SLICE(""));
+}
+
+void raftthread_drop(struct raftthread *t, uint32_t group, struct raftthread_answer answer)
+{
+    ask(t, (struct raftmail){.kind = RAFTMAIL_DROP, .group = group, .answer = answer}, SLICE(""));
+}
+
+void raftthread_transfer(struct raftthread *t, uint32_t group, uint64_t to, struct raftthread_answer answer)
+{
+    ask(t, (struct raftmail){.kind = RAFTMAIL_TRANSFER, .group = group, .node = to, .answer = answer}, SLICE(""));
+}
+
+void raftthread_change(struct raftthread *t, uint32_t group, uint64_t node, enum raftnode_role role, struct raftthread_answer answer)
+{
+    ask(t, (struct raftmail){.kind = RAFTMAIL_CHANGE, .group = group, .node = node, .number = (int)role, .answer = answer}, SLICE(""));
+}
+
+void raftthread_snapshotted(struct raftthread *t, uint32_t group, uint64_t index, uint32_t trailing, struct raftthread_answer answer)
+{
+    CHECK(trailing <= INT32_MAX);
+    ask(t, (struct raftmail){.kind = RAFTMAIL_SNAPSHOTTED, .group = group, .index = index, .number = (int)trailing, .answer = answer}, SLICE(""));
+}
+
+void raftthread_installed(struct raftthread *t, uint32_t group, uint64_t index, int rc, struct raftthread_answer answer)
+{
+    ask(t, (struct raftmail){.kind = RAFTMAIL_INSTALLED, .group = group, .index = index, .number = rc, .answer = answer}, SLICE(""));
+}
+
+void raftthread_rewind(struct raftthread *t, uint32_t group, uint64_t index, struct raftthread_answer answer)
+{
+    ask(t, (struct raftmail){.kind = RAFTMAIL_REWIND, .group = group, .index = index, .answer = answer}, SLICE(""));
+}
+
+void raftthread_look(struct raftthread *t, uint32_t group, void (*done)(void *ctx, uint32_t group, int rc, const struct raftnode_info *info), void *ctx)
+{
+    ask(t, (struct raftmail){.kind = RAFTMAIL_LOOK, .group = group, .fn.look = done, .fn_ctx = ctx}, SLICE(""));
+}
+
+void raftthread_peer_put(struct raftthread *t, uint64_t node, const char *address)
+{
+    CHECK(strlen(address) <= WIRE_ADDRESS_MAX);
+    ask(t, (struct raftmail){.kind = RAFTMAIL_PEER_PUT, .node = node}, slice_of(address, strlen(address) + 1));
+}
+
+void raftthread_peer_del(struct raftthread *t, uint64_t node) { ask(t, (struct raftmail){.kind = RAFTMAIL_PEER_DEL, .node = node}, SLICE("")); }
+
+void raftthread_send(struct raftthread *t, uint64_t peer, struct slice frames) { ask(t, (struct raftmail){.kind = RAFTMAIL_SEND, .node = peer}, frames); }
+
+void raftthread_run(struct raftthread *t, void (*fn)(void *ctx), void *ctx)
+{
+    ask(t, (struct raftmail){.kind = RAFTMAIL_RUN, .fn.run = fn, .fn_ctx = ctx}, SLICE(""));
+}
+
+/* ---- numbers */
+
+void raftthread_stats(struct raftthread *t, struct raftthread_stats *out)
+{
+    pthread_mutex_lock(&t->lock);
+    *out = t->published;
+    pthread_mutex_unlock(&t->lock);
+}
+
+uint32_t raftthread_peers(struct raftthread *t, struct raftthread_peer *out, uint32_t max)
+{
+    pthread_mutex_lock(&t->lock);
+    uint32_t n = t->n_peers;
+    for (uint32_t i = 0; i < n && i < max; i++) out[i] = t->peers[i];
+    pthread_mutex_unlock(&t->lock);
+    return n;
+}
