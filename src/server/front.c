@@ -278,7 +278,10 @@ static void check_conns(struct front *f)
 static void cron(struct front *f)
 {
     int64_t now = f->worker.now_ms;
-    if (f->worker.id == 0) evictor_tick(f->server, now);
+    if (f->worker.id == 0) {
+        evictor_tick(f->server, now);
+        topology_tick(f->server->topology, &f->worker);
+    }
     if (now < f->next_cron_ms) {
         if (f->more_upkeep) upkeep(f);
         if (f->starving) {
@@ -295,7 +298,6 @@ static void cron(struct front *f)
     loop_listen_again(f->loop);
     check_pause(f);
     if (f->worker.id != 0) return;
-    topology_tick(f->server->topology, &f->worker);
     rangekeeper_tick(f->server->rangekeeper, &f->worker);
     sampler_tick(f->server, now);
     recover_tick(f->server, now);
@@ -356,6 +358,8 @@ static int sleep_ms(struct front *f)
     int64_t until = f->stopping ? f->worker.now_ms + UPKEEP_SOON_MS : f->next_cron_ms;
     if ((f->more_upkeep || f->starving) && until > f->worker.now_ms + UPKEEP_SOON_MS) until = f->worker.now_ms + UPKEEP_SOON_MS;
     if (f->n_timers && f->timers[0]->deadline_ms < until) until = f->timers[0]->deadline_ms;
+    int slice_ms = f->worker.id == 0 ? topology_wait_ms(f->server->topology) : -1;
+    if (slice_ms >= 0 && f->worker.now_ms + slice_ms < until) until = f->worker.now_ms + slice_ms;
     int64_t ms = until - f->worker.now_ms;
     return ms < 0 ? 0 : (int)ms;
 }

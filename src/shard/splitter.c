@@ -320,6 +320,7 @@ static void take_figures(struct step *st, uint32_t i)
     smooth(st, &m->steady_ops, r->load.ops, shard_smooth_ms(st));
     if (r->load.n_cuts) {
         smooth(st, &m->hottest, r->load.hottest, SMOOTH_MS);
+        if (r->load.hottest > m->hottest) m->hottest = r->load.hottest; /* it rises at once: a cut beside a hot key is a cut for nothing */
         copy(&m->hot_key, r->load.hot_key);
     }
     note_heat(st, r, m);

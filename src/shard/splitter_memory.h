@@ -34,7 +34,7 @@ struct splitter_memory {
     /* As of the last step. */
     uint32_t shard;
     uint64_t keys, bytes, byte_limit; /* the limit: that of its space now */
-    double ops, hottest;              /* smoothed */
+    double ops, hottest;              /* smoothed; the share of the hottest key falls slowly and rises at once */
     double steady_ops;                /* smoothed as those of shards are */
     double shard_ops, least_ops, backlog;
     struct buf hot_key;

@@ -13,6 +13,9 @@
 
 enum {
     ORDER_ENTRIES = 2000, /* of a store, looked at in one slice */
+    /* A rest as long as the slice follows each: half of the time at least is everybody else's, whatever there is to move. A slice that took long because the machine is busy is no reason to rest longer than this. */
+    REST_MOST_US = 5000,
+    STALLED_US = 100 * 1000,
 };
 
 static const char id_counter[] = "counter/range"; /* in shard 0's system database: the next id, u64 little endian */
@@ -35,9 +38,10 @@ struct topology {
     struct space_map *empty;    /* what changes are made from before the first one */
     struct ordering *orderings; /* of each shard */
     struct task slice;          /* worker 0's */
-    struct mail again;
     bool running;
-    bool stalled;  /* the last slice could not go on: not before the next tick */
+    bool stalled;          /* the last slice could not go on: not before STALLED_US */
+    int64_t slice_us;      /* that the last slice took */
+    int64_t rest_until_us; /* of the monotonic clock: the next slice comes then */
     atomic_bool busy;
     struct topology_stats stats; /* relaxed; one writer at a time */
 };
@@ -307,11 +311,13 @@ static void run_slice(struct worker *w, struct task *task)
     struct topology *t = task->session;
     struct carry_job job;
     uint32_t shard;
+    int64_t start = clock_mono_us();
     if (must_order(t, &shard)) {
         if (carry_has_token(shard, task->shards, task->n_shards)) order_slice(t, shard);
     } else if (next_move(t, &job) && carry_has_tokens(&job, t->engine, task->shards, task->n_shards)) {
         move_slice(t, w, &job);
     }
+    t->slice_us = clock_mono_us() - start;
 }
 
 static void slice_came_home(struct worker *w, struct task *task);
@@ -338,33 +344,29 @@ static bool prepare_slice(struct topology *t)
     return true;
 }
 
-/* Between two slices worker 0 does whatever else has come. */
-static void go_on(struct worker *w, struct mail *m)
-{
-    struct topology *t = (struct topology *)((char *)m - offsetof(struct topology, again));
-    t->running = false;
-    topology_tick(t, w);
-}
-
 static void slice_came_home(struct worker *w, struct task *task)
 {
     struct topology *t = task->session;
-    if (t->stalled) {
-        t->stalled = t->running = false;
-        return;
-    }
-    t->again.to_worker = go_on;
-    engine_send(t->engine, 0, &t->again);
+    int64_t rest_us = t->stalled ? STALLED_US : t->slice_us < REST_MOST_US ? t->slice_us : REST_MOST_US;
+    t->rest_until_us = clock_mono_us() + rest_us;
+    t->stalled = t->running = false;
 }
 
 void topology_tick(struct topology *t, struct worker *w)
 {
-    if (t->running || !atomic_load(&t->busy)) return;
+    if (t->running || !atomic_load(&t->busy) || clock_mono_us() < t->rest_until_us) return;
     atomic_store(&t->busy, false); /* before looking: a change meanwhile sets it again */
     if (!prepare_slice(t)) return;
     atomic_store(&t->busy, true);
     t->running = true;
     if (task_start(w, &t->slice)) slice_came_home(w, &t->slice);
+}
+
+int topology_wait_ms(const struct topology *t)
+{
+    if (t->running || !atomic_load(&t->busy)) return -1;
+    int64_t left_us = t->rest_until_us - clock_mono_us();
+    return left_us <= 0 ? 0 : (int)((left_us + 999) / 1000);
 }
 
 bool topology_busy(const struct topology *t) { return atomic_load(&t->busy); }

@@ -8,7 +8,7 @@
  *   moving     keys are carried to where they belong, from the lowest on, and the boundary behind them; keys, descriptor and map change in one slice, so a crash anywhere leaves a state that routes
  * A move waits for the ordering that it needs, begins by itself, and goes on after a restart.
  *
- * Changes are made by whoever holds the tokens; the slices run as tasks of worker 0. Without a running server (tests) topology_step does them. */
+ * Changes are made by whoever holds the tokens; the slices run as tasks of worker 0, with rests between them. Without a running server (tests) topology_step does them. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -48,7 +48,8 @@ bool topology_is_ordered(const struct topology *t, uint32_t shard, struct slice 
 
 /* ---- the work that follows */
 
-void topology_tick(struct topology *t, struct worker *w); /* worker 0, now and then and after changes: sets the slices going if there are any to do */
+void topology_tick(struct topology *t, struct worker *w); /* worker 0, in every turn: runs, or sends off, the next slice if it is due */
+int topology_wait_ms(const struct topology *t);           /* worker 0: when that is; -1: when something has changed, or the slice under way is back */
 bool topology_busy(const struct topology *t);             /* any thread: there is, or may be */
 /* One slice, here and now, with every token at hand: for tests without workers' loops. False: nothing is left to do. */
 bool topology_step(struct topology *t, struct worker *w);

@@ -295,7 +295,7 @@ static void check_bulk_load(bool scattered)
     assert_true(w.splits >= w.n_shards && w.splits <= 2 * SPLITTER_PIECES * w.n_shards * doublings);
     assert_true(w.moved_bytes <= 1.5 * bytes);
     unsigned changes = w.splits + w.merges + w.moves;
-    seconds(&w, 2 * HOUR);
+    seconds(&w, HOUR);
     assert_int_equal(w.splits + w.merges + w.moves, changes);
     world_fini(&w);
 }
@@ -350,8 +350,8 @@ static void an_even_load_comes_to_use_all_shards(void **state)
     assert_true(most_loaded(&w) < 1.7 * w.rate / 8);
     unsigned changes = w.splits + w.merges + w.moves;
     assert_in_range(w.splits, 7, 2 * w.rate / w.limits.split_ops);
-    seconds(&w, 3 * HOUR);
-    print_message("an even load: %u changes in 15 minutes, %u in the next 3 hours\n", changes, w.splits + w.merges + w.moves - changes);
+    seconds(&w, HOUR);
+    print_message("an even load: %u changes in 15 minutes, %u in the next hour\n", changes, w.splits + w.merges + w.moves - changes);
     assert_true(w.splits + w.merges + w.moves <= changes + 2);
     world_fini(&w);
 }
@@ -417,7 +417,7 @@ static void a_hot_spot_is_parted_and_what_it_leaves_behind_is_merged(void **stat
     w.rate = 120000;
     w.pick = pick_spot;
     w.width = 20000;
-    for (unsigned place = 0; place < 12; place++) {
+    for (unsigned place = 0; place < 6; place++) {
         unsigned before = w.splits;
         w.spot = (unsigned)rng_below(&w.rng, LINE - w.width);
         seconds(&w, 20 * MINUTE);
@@ -425,29 +425,29 @@ static void a_hot_spot_is_parted_and_what_it_leaves_behind_is_merged(void **stat
         assert_true(most_loaded(&w) < 0.6 * w.rate);
         assert_true(w.n <= 40);
     }
-    print_message("12 hot spots: %u splits, %u merges, %u moves\n", w.splits, w.merges, w.moves);
+    print_message("6 hot spots: %u splits, %u merges, %u moves\n", w.splits, w.merges, w.moves);
     w.rate = 0;
-    seconds(&w, 10 * HOUR);
+    seconds(&w, 4 * HOUR);
     assert_int_equal(w.n, 1);
     world_fini(&w);
 }
 
 static void a_load_that_comes_and_goes_does_not_thrash(void **state)
 {
-    static const int periods[] = {40, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE};
+    static const int periods[] = {40, 2 * MINUTE, 10 * MINUTE};
     for (unsigned p = 0; p < sizeof periods / sizeof *periods; p++) {
         struct world w;
         world_init(&w, 4, 8 + p);
         w.filled = 10000;
         w.scattered = true;
-        for (int i = 0; i < 10 * HOUR / periods[p]; i++) {
+        for (int i = 0; i < 4 * HOUR / periods[p]; i++) {
             w.rate = 120000;
             seconds(&w, periods[p] / 2);
             w.rate = 100;
             seconds(&w, periods[p] / 2);
         }
-        print_message("load on and off every %d s for 10 hours: %u splits, %u merges, %u moves\n", periods[p] / 2, w.splits, w.merges, w.moves);
-        assert_true(w.splits + w.merges + w.moves <= 120);
+        print_message("load on and off every %d s for 4 hours: %u splits, %u merges, %u moves\n", periods[p] / 2, w.splits, w.merges, w.moves);
+        assert_true(w.splits > 0 && w.splits + w.merges + w.moves <= 60);
         world_fini(&w);
     }
 }
@@ -526,7 +526,7 @@ static void wander(struct world *w, uint64_t seed)
 static void whatever_clients_do_decisions_are_sound_and_the_same_for_the_same_seed(void **state)
 {
     unsigned splits = 0, merges = 0, moves = 0;
-    for (uint64_t seed = 1; seed <= 6; seed++) {
+    for (uint64_t seed = 1; seed <= 3; seed++) {
         struct world a, b;
         wander(&a, seed);
         wander(&b, seed);
@@ -537,7 +537,7 @@ static void whatever_clients_do_decisions_are_sound_and_the_same_for_the_same_se
         world_fini(&a);
         world_fini(&b);
     }
-    print_message("6 walks: %u splits, %u merges, %u moves\n", splits, merges, moves);
+    print_message("3 walks: %u splits, %u merges, %u moves\n", splits, merges, moves);
     assert_true(splits > 20 && merges > 10 && moves > 20);
 }
 
