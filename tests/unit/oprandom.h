@@ -15,6 +15,7 @@ struct oprandom {
     double scores[OPRANDOM_ITEMS];
     char bytes[OPRANDOM_BYTES];
     size_t string_max; /* longest string; 0: OPRANDOM_BYTES */
+    uint32_t dbs;      /* so many databases, the system's among them unless said otherwise */
 };
 
 static inline void oprandom_init(struct oprandom *r, uint64_t seed)
@@ -22,6 +23,7 @@ static inline void oprandom_init(struct oprandom *r, uint64_t seed)
     rng_init(&r->rng, seed * 0x9e3779b97f4a7c15ull + 1);
     for (size_t i = 0; i < OPRANDOM_BYTES; i++) r->bytes[i] = (char)rng_u64(&r->rng);
     r->string_max = OPRANDOM_BYTES;
+    r->dbs = STORE_ALL_DBS;
 }
 
 static inline struct slice oprandom_string(struct oprandom *r)
@@ -41,7 +43,7 @@ static inline int64_t oprandom_natural(struct oprandom *r)
 
 static inline struct op oprandom_of_kind(struct oprandom *r, enum op_kind kind)
 {
-    struct op op = {.kind = kind, .db = (uint16_t)rng_below(&r->rng, kind == OP_SWAP ? STORE_DBS : STORE_ALL_DBS)};
+    struct op op = {.kind = kind, .db = (uint16_t)rng_below(&r->rng, kind == OP_SWAP ? STORE_DBS : r->dbs)};
     if (kind != OP_FLUSH && kind != OP_SWAP) op.key = oprandom_string(r);
     switch (kind) {
     case OP_SET:
