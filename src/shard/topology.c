@@ -206,8 +206,9 @@ static void want_order(struct ordering *o, struct slice name, bool index)
 }
 
 /* Spaces that are ordered in one of the maps and not in the other. Only changes of a mode, which are made with all tokens, make such. */
-static void note_orders(struct topology *t, const struct space_map *before, const struct space_map *next)
+static bool note_orders(struct topology *t, const struct space_map *before, const struct space_map *next)
 {
+    bool any = false;
     for (uint32_t i = 0; i < next->n_spaces; i++) {
         struct space_info info;
         spaces_describe(next->spaces[i], &info);
@@ -216,8 +217,10 @@ static void note_orders(struct topology *t, const struct space_map *before, cons
             CHECK(atomic_load(&t->engine->shards[s].token));
             have_stores_ask(t->engine);
             want_order(&t->orderings[s], info.name, is);
+            any = true;
         }
     }
+    return any;
 }
 
 /* A space whose mode changes without a move (it holds no keys) takes its locks along here; all tokens are held. Those of a move go with its slices. */
@@ -233,16 +236,6 @@ static void take_locks_along(struct topology *t, const struct space_map *before,
         if (was.generation != is.generation) locks_follow(t->engine, all, next, is.name, SLICE(""), SLICE(""));
     }
     mem_free(all);
-}
-
-void topology_put(struct topology *t, struct worker *w, struct space_map *next)
-{
-    const struct space_map *before = topology_map(t);
-    spacerecord_diff(before, next, put_record, t);
-    take_locks_along(t, before, next);
-    note_orders(t, before, next);
-    engine_set_map(t->engine, w, next);
-    atomic_store(&t->busy, true);
 }
 
 /* ---- ordering */
@@ -269,6 +262,27 @@ static void order_slice(struct topology *t, uint32_t shard)
     }
     STAT_ADD(t->stats.ordered, ORDER_ENTRIES);
     if (!store_order_step(t->engine->stores[shard], &o->at, ORDER_ENTRIES)) ordered(o);
+}
+
+/* What is done in a moment is done at once, so that a space on a small server is ready when SPACE.SET has answered. All tokens are held. */
+static void order_small_stores(struct topology *t)
+{
+    for (uint32_t i = 0; i < t->engine->route.shards; i++) {
+        uint64_t keys = 0;
+        for (uint16_t db = 0; db < STORE_DBS; db++) keys += store_keys(t->engine->stores[i], db);
+        while (keys <= ORDER_ENTRIES && atomic_load(&t->orderings[i].done) < atomic_load(&t->orderings[i].wanted)) order_slice(t, i);
+    }
+}
+
+void topology_put(struct topology *t, struct worker *w, struct space_map *next)
+{
+    const struct space_map *before = topology_map(t);
+    spacerecord_diff(before, next, put_record, t);
+    take_locks_along(t, before, next);
+    bool orders = note_orders(t, before, next);
+    engine_set_map(t->engine, w, next);
+    if (orders) order_small_stores(t);
+    atomic_store(&t->busy, true);
 }
 
 /* The first shard whose key indexes are not what the map wants. */

@@ -165,7 +165,7 @@ static void fill(struct twin *t)
 {
     for (unsigned s = 0; s < SPACES; s++)
         for (unsigned k = 0; k < KEYS; k += 1 + (unsigned)rng_below(&t->rng, 2)) write_key(t, s, k);
-    for (unsigned k = 0; k < 500; k++) {
+    for (unsigned k = 0; k < 10000; k++) { /* so many that no store is put in order at once */
         rig_ask(t->c, "SET other:%u %u", k, k);
         ask(t, "+OK\r\n");
     }
