@@ -4,6 +4,7 @@
 #include "base/rng.h"
 #include "io/file_sim.h"
 #include "server/relayout.h"
+#include "shard/carry.h"
 #include "shard/locks.h"
 
 enum { SHARDS = 4, KEYS = 300, NAMES = 3, MOST = 7, LOCKS = 12 };
@@ -163,8 +164,12 @@ static void keys_descriptors_and_locks_are_where_the_new_map_says(void **state)
         scene_init(&s, seed);
         tell(&s, "SPACE.SET users RANGE");
         change(&s);
-        moving += topology_step(s.rig->topology, s.rig->workers[0]);
+        tell(&s, "SPACE.SET %s %s", names[seed % NAMES], seed % 2 ? "HASH" : "RANGE");
+        tell(&s, "SPACE.SET %s %s", names[(seed + 1) % NAMES], seed % 3 ? "BUCKET" : "RANGE");
+        topology_step(s.rig->topology, s.rig->workers[0]);
         rig_settle(s.rig);
+        struct carry_job job;
+        moving += carry_find(route_map(&s.rig->engine->route), &job);
         for (uint32_t shards = 1; shards <= MOST; shards++) relay(&s, shards);
         while (topology_step(s.rig->topology, s.rig->workers[0])) rig_settle(s.rig);
         rig_free(s.rig);
