@@ -137,10 +137,13 @@ class Client:
 
     def look_at(self, step):
         for command, reply in zip(step.commands, step.replies):
-            if isinstance(reply, Refused) and not reply.startswith(("ERR ", "WRONGTYPE ", "EXECABORT")):
+            if isinstance(reply, Refused) and not reply.startswith(("ERR ", "WRONGTYPE ", "EXECABORT", "TRYAGAIN ", "MUSTRETRY ")):
                 raise Lost(f"client {self.number}: {command[0]} answered {reply}")
             if not isinstance(reply, Refused):
                 self.used.add(command[0].lower())
+            if command[0] == "RANGE.MAP" and not isinstance(reply, Refused) and reply:
+                told = dict(zip(reply[0][::2], reply[0][1::2]))
+                self.maker.range = told[b"id"], told[b"generation"]
 
     # ---- verifying
 

@@ -18,7 +18,7 @@ class Step:
     __slots__ = ("commands", "db", "acked_at", "promised", "replies", "kind")
 
     def __init__(self, kind, db, commands):
-        self.kind = kind  # "plain", "spop": the reply names the member, "total": increments the counter that all share
+        self.kind = kind  # "plain", "spop": the reply names the member, "total": increments the counter that all share, "space": changes where keys are, and none of them
         self.db = db
         self.commands = commands
         self.acked_at = None
@@ -29,8 +29,8 @@ class Step:
         return [("SELECT", self.db), *self.commands, ("SELECT", CONTROL_DB), ("SET", f"seq:{client}", n)]
 
     def for_twin(self):
-        """The same without chance; None for a shared counter, which the twin does not have."""
-        if self.kind == "total":
+        """The same without chance; None for a shared counter, which the twin does not have, and for what is no business of its."""
+        if self.kind in ("total", "space"):
             return None
         if self.kind == "spop":
             gone = self.replies[0]
@@ -47,12 +47,15 @@ class Maker:
         self.dbs = dbs
         self.prefix = prefix
         self.made = 0
+        self.space = f"{prefix}sp{dbs[0]}"  # a key space of this client's own, with half of its keys
+        self.range = (1, 1)  # id and generation of one of its ranges, as last heard of
         self.simple = [getattr(self, name) for name in sorted(dir(self)) if name.startswith("make_")]
 
     # ---- material
 
     def key(self, kind):
-        return f"{self.prefix}{kind}{self.r.randrange(KEYS)}"
+        n = self.r.randrange(KEYS)
+        return f"{self.space}/{kind}{n}" if n % 2 else f"{self.prefix}{kind}{n}"
 
     def any_key(self):
         return self.key(self.r.choice("sslhtzbpmn"))
@@ -172,6 +175,13 @@ class Maker:
 
     # ---- steps
 
+    def space_step(self):
+        """The client's keys move from shard to shard under it."""
+        s, cut, lock = self.space, f"{self.space}/{self.r.choice('bhlmpstz')}{self.r.randrange(KEYS)}", f"{self.space}/b {self.space}/p me".split()
+        return self.pick([("SPACE.SET", s, self.pick("RANGE", "RANGE", "BUCKET", "HASH"))], [("RANGE.SPLIT", s, cut)], [("RANGE.SPLIT", s, cut), ("RANGE.MERGE", s, cut)],
+                         [("RANGE.MOVE", s, cut, self.r.randrange(8))], [("RANGE.DEL", s, f"{s}/~")], [("RANGE.MAP", s)], [("RANGE.EXEC", *self.range, "EXISTS", cut)],
+                         [("RANGE.LOCK", s, *lock, 100000), ("RANGE.EXTEND", s, *lock, 200000), ("RANGE.UNLOCK", s, *lock)])
+
     def step(self, last):
         """The next one. Only the last of a batch may depend on chance: what it did has to be known before the next one."""
         x = self.r.random()
@@ -185,6 +195,8 @@ class Maker:
             return Step("plain", db, [("MULTI",), *inside, ("EXEC",)])
         if x < 0.164 and len(self.dbs) == 2:
             return Step("plain", db, [self.pick(("SWAPDB", *self.dbs), ("FLUSHDB",), ("FLUSHDB", "ASYNC"))])
+        if 0.17 < x < 0.20:
+            return Step("space", db, self.space_step())
         return Step("plain", db, [self.r.choice(self.simple)()])
 
 

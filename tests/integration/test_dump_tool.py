@@ -191,7 +191,12 @@ def test_what_is_wrong_with_a_command_line_is_said():
 def test_a_terminal_gets_a_progress_bar(tmp_path):
     big = tmp_path / "big.rdb"
     key = lambda i: b"\x00\x0akey%07d\x0avalue-text" % i
-    big.write_bytes(b"REDIS0011" + b"".join(map(key, range(3000))) + b"\xff" + bytes(8))
+    keys = b"".join(map(key, range(300_000)))
+    with open(big, "wb") as f:  # large: what is done at once shows no bar
+        f.write(b"REDIS0011")
+        for _ in range(40):
+            f.write(keys)
+        f.write(b"\xff" + bytes(8))
     ours, theirs = pty.openpty()
     process = subprocess.Popen([SHERD, "dump", "verify", str(big)], stderr=theirs, stdout=subprocess.PIPE, env=clean_env())
     os.close(theirs)
