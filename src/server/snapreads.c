@@ -1,4 +1,4 @@
-/* Reads of a served snapshot: GET MGET EXISTS STRLEN GETRANGE SUBSTR TYPE TTL ... SCAN KEYS RANDOMKEY DBSIZE, SNAPSHOT.GET, SNAPSHOT.SCAN.
+/* Reads of a served snapshot: GET MGET EXISTS STRLEN GETRANGE SUBSTR TYPE TTL ... SCAN KEYS RANDOMKEY DBSIZE, RANGE.GET RANGE.COUNT BUCKET.GET, SNAPSHOT.GET, SNAPSHOT.SCAN.
  * A key that the snapshot's encoding cannot have (letters where keys are numbers) is simply not there. */
 #include "server/snapreads.h"
 
@@ -10,8 +10,10 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "base/rng.h"
+#include "route/keyspace.h"
 #include "server/families.h"
 #include "server/front.h"
+#include "server/rangequery.h"
 #include "server/snapserve.h"
 #include "snapshot/reader.h"
 
@@ -235,13 +237,15 @@ static bool next(struct walker *w, struct slice *stored, struct slice *value)
     return true;
 }
 
-/* What every key that matches a pattern begins with. Only where keys are stored as they are written. */
+/* Keys are stored as they are written. */
+static bool as_written(const struct walker *w) { return encoding_of(w) == SNAPKEY_UTF8 || encoding_of(w) == SNAPKEY_RAW; }
+
+/* What every key that matches a pattern begins with. */
 static void narrow_by_pattern(struct walker *w, struct slice pattern)
 {
     size_t n = 0;
     while (n < pattern.n && !strchr("*?[\\", pattern.p[n])) n++;
-    bool as_written = encoding_of(w) == SNAPKEY_UTF8 || encoding_of(w) == SNAPKEY_RAW;
-    if (n && as_written) readscan_prefix(&w->range, slice_of(pattern.p, n));
+    if (n && as_written(w)) readscan_prefix(&w->range, slice_of(pattern.p, n));
 }
 
 struct scan_options {
@@ -497,6 +501,115 @@ static void walk_rows(struct errands_call *c)
     buf_fini(&found);
 }
 
+/* ---- key spaces: in a snapshot each of them is in order. A space is its own key, if there is one, and behind it what begins with its name and a slash. */
+
+struct space_walk {
+    struct walker w;
+    struct rangequery q;
+    unsigned part; /* of two, counted from where the walk begins */
+};
+
+static void narrow_to_part(struct space_walk *s)
+{
+    struct walker *w = &s->w;
+    struct slice space = s->q.space;
+    readscan_close(w->scan);
+    w->scan = NULL;
+    readscan_range_fini(&w->range);
+    w->range = (struct readscan_range){.reverse = s->q.reverse};
+    if (s->q.start.n) readscan_from(&w->range, s->q.start, false);
+    if (s->q.end.n) readscan_to(&w->range, s->q.end, false);
+    if (s->part == (s->q.reverse ? 1 : 0)) {
+        readscan_from(&w->range, space, false);
+        readscan_to(&w->range, space, true);
+    } else {
+        struct buf prefix = {0};
+        buf_add_slice(&prefix, space);
+        buf_add_byte(&prefix, '/');
+        readscan_prefix(&w->range, buf_slice(&prefix));
+        buf_fini(&prefix);
+    }
+}
+
+/* The arguments, and the first part. False: the error is answered, and nothing is to be ended. */
+static bool begin_space(struct space_walk *s, struct errands_call *c, unsigned parts)
+{
+    struct buf why = {0};
+    *s = (struct space_walk){0};
+    bool ok = rangequery_parse(c->argv, c->argc, parts, &s->q, &why);
+    buf_add_byte(&why, '\0');
+    if (!ok) reply_error(c->out, why.p);
+    buf_fini(&why);
+    if (!ok) return false;
+    begin(&s->w, c);
+    if (as_written(&s->w)) {
+        narrow_to_part(s);
+        return true;
+    }
+    reply_error(c->out, "ERR the keys of this snapshot are numbers, which have no key spaces: SNAPSHOT.SCAN RANGE start end reads them in order");
+    end(&s->w);
+    return false;
+}
+
+/* Keys of spaces below this one stand between its own. */
+static bool next_of_space(struct space_walk *s, struct slice *value)
+{
+    struct slice stored;
+    for (;;) {
+        while (next(&s->w, &stored, value))
+            if (slice_eq(space_of(buf_slice(&s->w.word)), s->q.space)) return true;
+        if (s->w.rc < 0 || s->part == 1) return false;
+        s->part = 1;
+        narrow_to_part(s);
+    }
+}
+
+static void read_space(struct errands_call *c, unsigned parts)
+{
+    struct space_walk s;
+    struct slice value;
+    struct buf page = {0}, cursor = {0}, last = {0};
+    struct reply out = {.out = &page, .resp = c->out->resp};
+    uint64_t n = 0;
+    if (!begin_space(&s, c, parts)) return;
+    while (next_of_space(&s, &value)) {
+        struct slice key = buf_slice(&s.w.word);
+        if (n == s.q.limit) { /* there is more */
+            rangequery_cursor(&s.q, s.q.reverse ? buf_slice(&last) : key, &cursor);
+            break;
+        }
+        reply_bulk(&out, key);
+        if (!s.q.keys_only) reply_bulk(&out, value);
+        last.len = 0;
+        buf_add_slice(&last, key);
+        n++;
+    }
+    if (s.w.rc >= 0) {
+        reply_array(c->out, 2);
+        reply_bulk(c->out, cursor.len ? buf_slice(&cursor) : slice_str("0"));
+        reply_array(c->out, s.q.keys_only ? n : 2 * n);
+        buf_add_slice(c->out->out, buf_slice(&page));
+    }
+    end(&s.w);
+    buf_fini(&page);
+    buf_fini(&cursor);
+    buf_fini(&last);
+}
+
+static void range_get(struct errands_call *c) { read_space(c, RANGEQUERY_BOUNDS | RANGEQUERY_PAGES | RANGEQUERY_GET); }
+static void bucket_get(struct errands_call *c) { read_space(c, RANGEQUERY_PAGES | RANGEQUERY_GET); }
+
+static void range_count(struct errands_call *c)
+{
+    struct space_walk s;
+    struct slice value;
+    int64_t n = 0;
+    if (!begin_space(&s, c, RANGEQUERY_BOUNDS)) return;
+    while (next_of_space(&s, &value)) n++;
+    if (s.w.rc >= 0) reply_int(c->out, n);
+    end(&s.w);
+}
+
 /* ---- the commands */
 
 static void cmd_get(struct exec *x) { snapserve_run(x, get, SNAPSERVE_SHORT); }
@@ -509,6 +622,9 @@ static void cmd_ttl(struct exec *x) { snapserve_run(x, time_to_live, SNAPSERVE_S
 static void cmd_scan(struct exec *x) { snapserve_run(x, scan, SNAPSERVE_LONG); }
 static void cmd_keys(struct exec *x) { snapserve_run(x, keys_like, SNAPSERVE_LONG); }
 static void cmd_randomkey(struct exec *x) { snapserve_run(x, random_key, SNAPSERVE_LONG); }
+static void cmd_range_get(struct exec *x) { snapserve_run(x, range_get, SNAPSERVE_LONG); }
+static void cmd_range_count(struct exec *x) { snapserve_run(x, range_count, SNAPSERVE_LONG); }
+static void cmd_bucket_get(struct exec *x) { snapserve_run(x, bucket_get, SNAPSERVE_LONG); }
 static void cmd_dbsize(struct exec *x) { reply_int(&x->out, (int64_t)snapserve_rows(conn_of(x)->front->server)); }
 static void cmd_snapshot_get(struct exec *x) { snapserve_run(x, get_with_context, SNAPSERVE_SHORT); }
 static void cmd_snapshot_scan(struct exec *x) { snapserve_run(x, walk_rows, SNAPSERVE_LONG); }
@@ -520,7 +636,7 @@ static const struct replacement {
 } replacements[] = {
     {"get", cmd_get}, {"mget", cmd_mget}, {"exists", cmd_exists}, {"touch", cmd_exists}, {"strlen", cmd_strlen}, {"getrange", cmd_getrange}, {"substr", cmd_getrange},
     {"type", cmd_type}, {"ttl", cmd_ttl}, {"pttl", cmd_ttl}, {"expiretime", cmd_ttl}, {"pexpiretime", cmd_ttl}, {"scan", cmd_scan}, {"keys", cmd_keys},
-    {"randomkey", cmd_randomkey}, {"dbsize", cmd_dbsize},
+    {"randomkey", cmd_randomkey}, {"dbsize", cmd_dbsize}, {"range.get", cmd_range_get}, {"range.count", cmd_range_count}, {"bucket.get", cmd_bucket_get},
 };
 
 #define SNAPSHOT .class = CLASS_LOCAL, .group = "snapshot", .since = "7.2.0"

@@ -319,3 +319,39 @@ def test_publishing_to_and_serving_from_an_s3_store(make_server, s3, monkeypatch
             published(c, s3.url + "/live", "SHARDS", 2)
             assert r.execute_command("SNAPSHOT.REFRESH") == "switched"
             assert r.get("k7") == "new"
+
+
+def pages(client, *query, limit):
+    """All pages of a query, put together."""
+    found, cursor = [], "0"
+    while True:
+        cursor, items = client.execute_command(*query, "LIMIT", limit, "CURSOR", cursor)
+        found += items
+        if cursor == "0":
+            return found
+
+
+@pytest.mark.parametrize("mode", ["download", "range"])
+def test_key_spaces_are_read_as_on_the_live_server_that_was_published(make_server, url, mode):
+    keys = ["users", "users-1", "users0", "users/", "users/a/1", "users/a/2", "users/b", "order/1", "orders"] + [f"users/{i:03d}" for i in range(40)]
+    with make_server().client() as live:
+        for key in keys:
+            live.set(key, f"value of {key}")
+        live.execute_command("SPACE.SET", "users", "RANGE")
+        published(live, url, "SHARDS", 3)
+        with serve(make_server, url, "--snapshot-mode", mode).client() as served:
+            assert len(served.execute_command("RANGE.GET", "users")[1]) == 2 * 43  # users, users/, users/b and forty more
+            for query in (["users"], ["users", "users/010", "users/020"], ["users", "-", "users/010"], ["users", "users/035"], ["users", "users/020", "users/010"]):
+                assert served.execute_command("RANGE.GET", *query) == live.execute_command("RANGE.GET", *query), query
+                assert served.execute_command("RANGE.GET", *query, "REVERSE", "KEYSONLY") == live.execute_command("RANGE.GET", *query, "REVERSE", "KEYSONLY"), query
+                assert served.execute_command("RANGE.COUNT", *query) == live.execute_command("RANGE.COUNT", *query), query
+            for reverse in ([], ["REVERSE"]):
+                whole = live.execute_command("BUCKET.GET", "users/", *reverse)[1]
+                assert pages(served, "BUCKET.GET", "users/", *reverse, limit=7) == whole
+                assert pages(served, "RANGE.GET", "users", "-", "+", *reverse, limit=1) == whole
+            assert served.execute_command("RANGE.GET", "users/a") == ["0", ["users/a/1", "value of users/a/1", "users/a/2", "value of users/a/2"]]
+            for wrong in (["users", "7"], ["users", "LIMIT", "0"], ["users", "CURSOR", "x"]):
+                with pytest.raises(redis.ResponseError):
+                    served.execute_command("RANGE.GET", *wrong)
+            with pytest.raises(redis.ResponseError, match="READONLY|read only"):
+                served.execute_command("RANGE.DEL", "users")

@@ -125,6 +125,11 @@ def test_rows_come_in_order_by_range_and_prefix(make_server):
         assert found == sorted(k for k in c.keys("*") if k.startswith("user-1"))
 
 
+def test_where_keys_are_numbers_there_are_no_key_spaces(make_server):
+    with serve(make_server, url_of("hash-u64be")).client() as c, pytest.raises(redis.ResponseError, match="numbers"):
+        c.execute_command("RANGE.GET", "17")
+
+
 def test_what_is_served_can_be_looked_at_and_pinned(make_server):
     with serve(make_server, url_of("hash-u64be")).client() as c:
         info = c.execute_command("SNAPSHOT.INFO")
