@@ -177,9 +177,10 @@ class Maker:
 
     def space_step(self):
         """The client's keys move from shard to shard under it."""
+        move = [("RANGE.MOVE", self.space, f"{self.space}/{self.r.choice('bhlmpstz')}0", self.r.randrange(3))]
         s, cut, lock = self.space, f"{self.space}/{self.r.choice('bhlmpstz')}{self.r.randrange(KEYS)}", f"{self.space}/b {self.space}/p me".split()
         return self.pick([("SPACE.SET", s, self.pick("RANGE", "RANGE", "BUCKET", "HASH"))], [("RANGE.SPLIT", s, cut)], [("RANGE.SPLIT", s, cut), ("RANGE.MERGE", s, cut)],
-                         [("RANGE.MOVE", s, cut, self.r.randrange(8))], [("RANGE.DEL", s, f"{s}/~")], [("RANGE.MAP", s)], [("RANGE.EXEC", *self.range, "EXISTS", cut)],
+                         move, move, move, [("RANGE.DEL", s, f"{s}/~")], [("RANGE.MAP", s)], [("RANGE.EXEC", *self.range, "EXISTS", cut)],
                          [("RANGE.LOCK", s, *lock, 100000), ("RANGE.EXTEND", s, *lock, 200000), ("RANGE.UNLOCK", s, *lock)])
 
     def step(self, last):
