@@ -319,7 +319,7 @@ def value(i, generation):
     return (f"{i}:{generation}:" + f"{i * 2654435761 % 2**32:08x}" * 16 + "0123456789abcdef" * 64)[:1024]
 
 
-@pytest.mark.skipif(os.environ.get("SHERD_BIN", "").find("san") >= 0, reason="sanitizers have an allocator and shadow memory of their own")
+@pytest.mark.plain_build
 def test_memory_stays_within_the_limit_with_five_times_as_much_data(make_server, data):
     s = make_server(data=data, workers=2, args=["--maxmemory", LIMIT, "--maxmemory-policy", "cold"])
     c = s.client()
