@@ -1,0 +1,92 @@
+/* A node of a cluster: one raft thread with everything that it turns (cluster/raftthread.h, seat.h, metahost.h, snaphost.h), and the table of who leads what that workers look at. What is below the server and above Raft.
+ *
+ *     node_open      the folder, its identity, the log; a new folder becomes a new node: one of a new cluster's first, or one that has joined
+ *     node_start     after the engine's workers run: the threads; groups come back one after the other
+ *     node_stop      hands leadership over, ends the threads; then node_close
+ *
+ * Files, in the data directory's folder `cluster`: NODE (who it is: cluster, number, instance, incarnation, the seed of the hash of keys), raft/ (the log), snapshots/. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/slog.h"
+#include "cluster/metahost.h"
+#include "cluster/raftthread.h"
+#include "cluster/seat.h"
+#include "cluster/snaphost.h"
+
+struct node;
+
+/* Who a node is: what its file says. */
+struct node_identity {
+    uint8_t cluster[META_CLUSTER_ID];
+    uint64_t id, instance;
+    uint64_t incarnation; /* of this run: one more than that of the last */
+    uint64_t seed;        /* of the hash of keys; the cluster's */
+    bool fresh;           /* made by this start */
+};
+
+struct node_peer { /* of a new cluster */
+    uint64_t id;
+    const char *address; /* of the cluster's port: host:port */
+    const char *clients; /* of the clients' port */
+};
+
+struct node_options {
+    const char *dir;       /* the data directory; there */
+    const char *listen;    /* the cluster's port: host:port */
+    const char *advertise; /* as other nodes reach it; NULL: the same */
+    const char *clients;   /* as clients reach this node */
+    const char *name, *zone; /* may be empty */
+    /* A fresh folder: either the same list on each of the first nodes, with this node's number, */
+    uint64_t id;
+    const struct node_peer *peers;
+    uint32_t n_peers;
+    uint32_t shards, replication; /* of the new cluster; 0: the usual */
+    /* or what JOIN of a node of the cluster answered (METAHOST_JOIN). */
+    const char *joined;
+    const struct file_ops *files, *writes;
+    const struct slog *log;
+    uint32_t election_ms, heartbeat_ms; /* 0: the usual */
+    uint64_t segment_bytes, snapshot_bytes; /* of the log; 0: the usual */
+};
+
+/* The server's side. */
+struct node_calls {
+    void *ctx;
+    void (*told)(void *ctx); /* R: holds may have an outcome */
+    /* R: a REQUEST or an ANSWER for a data group, whole. Borrowed; must not block. Negative: it makes no sense. */
+    int (*request)(void *ctx, uint64_t from, uint32_t group, struct slice message);
+    int (*answer)(void *ctx, uint64_t from, uint32_t group, struct slice message);
+    void (*down)(void *ctx, uint64_t peer); /* R: what was sent to it, or it sent, may be lost */
+    void (*failed)(void *ctx, const char *why); /* this node cannot go on: the process ends */
+};
+
+/* Reads or makes the identity: the engine needs its seed. -errno and a reason. */
+int node_identify(const struct node_options *o, struct node_identity *out, struct buf *error);
+/* After node_identify; before the engine's workers run. NULL and a reason. e has room for seats (shard/seating.h). */
+struct node *node_open(const struct node_options *o, const struct node_identity *who, struct engine *e, struct walk *w, const struct node_calls *calls, struct buf *error);
+int node_start(struct node *n, struct buf *error);
+void node_stop(struct node *n, uint32_t grace_ms); /* workers still run */
+void node_close(struct node *n);                   /* workers have ended */
+
+/* ---- any thread */
+struct seats *node_seats(struct node *n);
+uint64_t node_id(const struct node *n);
+uint64_t node_leader(const struct node *n, uint32_t group); /* a hint; 0: not known */
+void node_leader_is(struct node *n, uint32_t group, uint64_t leader); /* another node said so: a hint */
+void node_send(struct node *n, uint64_t peer, struct slice frames);
+void node_ask(struct node *n, enum metahost_question q, const struct slice *argv, uint32_t argc, uint32_t timeout_ms, metahost_answer *answer, void *ctx); /* argv is copied; the answer comes on R */
+bool node_is_up(struct node *n); /* the groups of the start are back, and the map is known */
+
+struct node_info {
+    struct node_identity who;
+    struct raftthread_stats raft;
+    struct snaphost_info snapshots;
+    uint32_t nodes, nodes_alive; /* of the cluster, as heard of here */
+    uint32_t groups, groups_led; /* of the cluster; those whose leader is known */
+    uint64_t map_version;
+    uint32_t operations;         /* of topology, under way */
+};
+void node_look(struct node *n, struct node_info *out);

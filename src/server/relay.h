@@ -1,0 +1,54 @@
+/* Commands of a cluster's clients: each request goes to the node that leads its group, and its answer back, in order; and requests that other nodes send here are run here.
+ *
+ * A connection's pipeline goes in waves. A wave is the keyed requests of one read, up to the first that is none: those of groups that this node leads run here as one task, those of other nodes' groups go there, one message for
+ * each node, at the same time. A wave is over when every request has its answer: confirmed here (seat_outcome), or come from there. Requests of one group run in the order of the pipeline; between groups there is no order within
+ * a wave. Then the answers are put together in the pipeline's order, and the next wave begins.
+ *
+ * What bounced (nobody led the group there, or not any more) goes again, when a leader is known, until the time-out; in a message, once a request of a group has bounced, so do those behind it: the order within a group stays.
+ *
+ *   -CLUSTERDOWN   nobody leads the group for as long as the time-out: nothing happened
+ *   -UNCERTAIN     the connection to the leader broke, or it lost its place, while a write was under way: it may have happened
+ *   -CROSSSHARD    the keys of one command are in different groups: nothing happened
+ * A read whose fate is unknown is simply asked again.
+ *
+ * Guests are waves of other nodes: requests that came in a message, run here as one task or bounced, never sent on.
+ *
+ * Threads: each front has its own waves and guests; what comes from the raft thread is handed to them by mail. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+
+struct conn;
+struct front;
+struct node;
+struct relay;
+struct server;
+
+struct relay *relay_new(struct server *s); /* before the fronts start; kept in s->relay */
+void relay_free(struct relay *r);          /* after they have ended */
+void relay_set_node(struct relay *r, struct node *n); /* before they start */
+
+/* ---- a front's thread */
+
+/* Whether a request goes by relay: the server is a node of a cluster and the command has keys. Others run where they are. */
+bool relay_wants(const struct conn *c, uint32_t request);
+/* Runs requests [pos, end) of c's batch, all of which it wants, as a wave. True: done, their replies are in c->out. False: c is away (c->away, c->wave), and comes back by front_ready. */
+bool relay_run(struct conn *c, uint32_t end);
+/* c closes while its wave is under way: the wave ends without it. */
+void relay_forget(struct conn *c);
+void relay_turn(struct front *f);              /* at the end of each turn: sends what was gathered, hurries the seats */
+int relay_wait_ms(const struct front *f);      /* until the next retry or time-out; -1: none */
+
+/* ---- the raft thread: node_calls */
+void relay_told(void *ctx);
+int relay_request(void *ctx, uint64_t from, uint32_t group, struct slice message);
+int relay_answer(void *ctx, uint64_t from, uint32_t group, struct slice message);
+void relay_down(void *ctx, uint64_t peer);
+
+struct relay_info { /* any thread */
+    uint64_t waves, here, forwarded, bounced, retried, guests;
+    uint64_t uncertain, timed_out;
+};
+void relay_look(struct relay *r, struct relay_info *out);

@@ -1,0 +1,42 @@
+/* The engine of a cluster's node: its shards are seats for replicas of Raft groups, and what may run in a seat is the groups' affair (cluster/seat.h).
+ *
+ * In a cluster the map of key spaces names groups. A group has a seat on each node that has a replica of it: one of the engine's shards, which is its alone. struct route has the table from the one to the other, so that
+ * commands find their stores as ever. Shard 0 is nobody's seat: it is what route_key gives for groups that have none here, and nothing is admitted there.
+ *
+ * A request belongs to one group, found when it is routed. Under the seat's token it is admitted, or it bounces: it gets no reply, and its owner sends it elsewhere. Either way a hold is noted in the task: what
+ * became of it, and what its answer must wait for. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shard/task.h"
+
+struct seat;
+
+/* A request's group, besides numbers of groups: */
+enum {
+    SEATING_NO_GROUP = UINT32_MAX,     /* it has no keys */
+    SEATING_MIXED = UINT32_MAX - 1,    /* its keys are in several groups */
+    SEATING_WAITS = UINT32_MAX - 2,    /* there is no map yet */
+};
+
+/* What became of a request, one for each that ran or bounced, in their order; and what its answer waits for (seat_outcome). */
+struct hold {
+    struct seat *seat;    /* NULL: nothing is waited for */
+    size_t reply_end;     /* where its reply ends in the task's output; it begins where the one before it ends */
+    bool bounced;         /* nothing happened, and there is no reply */
+    bool wrote;           /* its ops are in the entry `sequence`; else it may have shown what is */
+    uint64_t reign;       /* of this node over the group */
+    uint64_t sequence;    /* of the group's entries here */
+    uint64_t round;       /* of confirmations that this node leads; 0: none is needed */
+};
+
+struct seating {
+    void *ctx;
+    /* Under the seat's token: may this run here now? False: it bounces. */
+    bool (*admits)(void *ctx, const struct task *t, const struct request *r, const struct shard *s);
+    /* Under the token, when it has run: says in h what its answer waits for. */
+    void (*ran)(void *ctx, const struct task *t, const struct request *r, const struct shard *s, const struct exec *x, struct hold *h);
+    /* Under the token: may keys expire or be evicted here now? */
+    bool (*keeps)(void *ctx, const struct shard *s);
+};
