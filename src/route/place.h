@@ -18,5 +18,7 @@ static inline uint64_t route_version(const struct route *r)
 static inline uint32_t route_key(const struct route *r, struct slice key, uint64_t hash)
 {
     const struct space_map *m = route_map(r);
-    return likely(!m) ? route_shard(r, hash) : spaces_shard(m, key, hash);
+    if (likely(!m)) return route_shard(r, hash);
+    uint32_t place = spaces_shard(m, key, hash);
+    return likely(!r->seats) ? place : atomic_load_explicit(&r->seats[place], memory_order_relaxed);
 }

@@ -16,6 +16,7 @@
 #include "server/sampler.h"
 #include "server/subscribe.h"
 #include "shard/journal.h"
+#include "shard/seating.h"
 #include "shard/topology.h"
 #include "store/chill.h"
 
@@ -231,6 +232,8 @@ static void check_pause(struct front *f)
     front_unpause(f);
 }
 
+static bool may_expire(const struct engine *e, const struct shard *s) { return !e->seating || e->seating->rules(e->seating->ctx, s); }
+
 /* A slice of background work on each shard at home here whose token is free. */
 static void upkeep(struct front *f)
 {
@@ -246,10 +249,11 @@ static void upkeep(struct front *f)
             continue;
         }
         task_enter(&f->worker, s);
-        if (expire) f->more_upkeep |= store_expire_step(s->store, UPKEEP_US, clock_mono_us);
+        if (expire && may_expire(e, s)) f->more_upkeep |= store_expire_step(s->store, UPKEEP_US, clock_mono_us);
         f->more_upkeep |= store_grow_step(s->store, GROW_BUCKETS);
         f->more_upkeep |= chill_bury_step(s->store, BURY_ENTRIES);
         f->more_upkeep |= store_compact_step(s->store, COMPACT_ENTRIES, compact);
+        if (e->seating) e->seating->settle(e->seating->ctx, s);
         engine_publish_numbers(s);
         engine_release(&f->worker, s);
     }

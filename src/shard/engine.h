@@ -35,6 +35,7 @@ struct task;
 struct request;
 struct engine;
 struct loads;
+struct seating;
 struct thaws;
 struct topology;
 struct wal;
@@ -124,6 +125,7 @@ struct engine {
     struct topology *topology;   /* of key spaces (shard/topology.h); NULL: there are none */
     struct loads *loads;         /* of ranges (shard/load.h); NULL: nobody asks for them */
     struct thaws *thaws;         /* of cold values (shard/thaw.h); NULL: there are none */
+    const struct seating *seating; /* of a cluster's groups (shard/seating.h); NULL: the shards are this server's own */
     _Atomic uint64_t slow_ticks; /* UINT64_MAX: never */
     atomic_bool track_latency;
     atomic_bool reads_wait;  /* answers of reads wait for the log as those of writes do: the policy is to sync every write */

@@ -17,7 +17,7 @@ struct seat;
 enum {
     SEATING_NO_GROUP = UINT32_MAX,     /* it has no keys */
     SEATING_MIXED = UINT32_MAX - 1,    /* its keys are in several groups */
-    SEATING_WAITS = UINT32_MAX - 2,    /* there is no map yet */
+    SEATING_NO_MAP = UINT32_MAX - 2,   /* nobody knows yet */
 };
 
 /* What became of a request, one for each that ran or bounced, in their order; and what its answer waits for (seat_outcome). */
@@ -38,5 +38,7 @@ struct seating {
     /* Under the token, when it has run: says in h what its answer waits for. */
     void (*ran)(void *ctx, const struct task *t, const struct request *r, const struct shard *s, const struct exec *x, struct hold *h);
     /* Under the token: may keys expire or be evicted here now? */
-    bool (*keeps)(void *ctx, const struct shard *s);
+    bool (*rules)(void *ctx, const struct shard *s);
+    /* Under the token: that is over. Also after anything else that was no request and may have changed the store. */
+    void (*settle)(void *ctx, const struct shard *s);
 };

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "log/wal.h"
+#include "shard/seating.h"
 #include "shard/thaw.h"
 #include "shard/wait.h"
 #include "store/interest.h"
@@ -139,6 +140,55 @@ static __attribute__((noinline)) void find_other_shards(struct task *t, const st
     }
 }
 
+/* ---- in a cluster */
+
+/* The one group that all keys of a request are in. */
+static __attribute__((noinline)) uint32_t find_group(const struct engine *e, const struct request *r, const struct slice *argv)
+{
+    const struct command *c = r->cmd;
+    const struct space_map *m = route_map(&e->route);
+    uint32_t on_stack[KEYS_ON_STACK], *at = on_stack, group = SEATING_NO_GROUP;
+    if (c->class != CLASS_KEYED || c->inner_at || (c->needs_all && c->needs_all(argv, r->argc))) return SEATING_NO_GROUP;
+    int n = command_keys(c, argv, r->argc, at, KEYS_ON_STACK);
+    if (n <= 0) return SEATING_NO_GROUP;
+    if (!m) return SEATING_NO_MAP;
+    if (n > KEYS_ON_STACK) {
+        at = mem_alloc((size_t)n * sizeof *at);
+        n = command_keys(c, argv, r->argc, at, n);
+    }
+    for (int i = 0; i < n && group != SEATING_MIXED; i++) {
+        uint32_t of_key = spaces_shard(m, argv[at[i]], keyhash(argv[at[i]], e->route.seed));
+        group = i == 0 || group == of_key ? of_key : SEATING_MIXED;
+    }
+    if (at != on_stack) mem_free(at);
+    return group;
+}
+
+static struct hold *add_hold(struct task *t)
+{
+    t->holds = grown(t->holds, &t->cap_holds, t->n_holds + 1, sizeof *t->holds);
+    struct hold *h = &t->holds[t->n_holds++];
+    *h = (struct hold){.reply_end = t->out->len};
+    return h;
+}
+
+static bool is_admitted(const struct worker *w, const struct task *t, const struct shard *s)
+{
+    const struct seating *seating = w->engine->seating;
+    const struct request *r = &t->requests[t->pos];
+    return r->group == SEATING_NO_GROUP || (s && seating->admits(seating->ctx, t, r, s));
+}
+
+static void note_hold(const struct worker *w, struct task *t, const struct shard *s, const struct exec *x)
+{
+    const struct seating *seating = w->engine->seating;
+    const struct request *r = &t->requests[t->pos];
+    struct hold *h = add_hold(t);
+    if (r->group != SEATING_NO_GROUP) seating->ran(seating->ctx, t, r, s, x, h);
+}
+
+/* ---- */
+
 static inline void find_shards(struct task *t, const struct engine *e, struct request *r, const struct slice *argv)
 {
     const struct command *c = r->cmd;
@@ -155,6 +205,7 @@ static inline void find_shards(struct task *t, const struct engine *e, struct re
     } else {
         find_other_shards(t, e, r, argv);
     }
+    if (unlikely(e->seating != NULL)) r->group = find_group(e, r, argv);
 }
 
 struct request *task_add(struct task *t, const struct engine *e, const struct command *cmd, const struct slice *argv, uint32_t argc)
@@ -232,6 +283,7 @@ static __attribute__((noinline)) bool is_here_by_new_map(struct task *t, const s
     }
     route_again(t, e);
     bool same = r->kind == before.kind;
+    if (e->seating) same &= r->group == before.group;
     if (same && r->kind == REQUEST_ONE) same = r->shard == before.shard;
     else if (same) same = r->n_shards == n && memcmp(t->shards + r->first_shard, held, n * sizeof *held) == 0;
     if (same) r->strayed = before.strayed;
@@ -253,7 +305,7 @@ void task_settle(struct task *t, const struct engine *e)
 
 void task_clear(struct task *t)
 {
-    t->n_requests = t->n_args = t->n_shards = t->n_hashes = t->pos = t->end = t->held = 0;
+    t->n_requests = t->n_args = t->n_shards = t->n_hashes = t->n_holds = t->pos = t->end = t->held = 0;
     t->blocked = NULL;
     t->epoch = t->seen = 0;
 }
@@ -264,6 +316,7 @@ void task_fini(struct task *t)
     mem_free(t->args);
     mem_free(t->shards);
     mem_free(t->hashes);
+    mem_free(t->holds);
     buf_fini(&t->carry);
 }
 
@@ -389,7 +442,7 @@ static void answer_unreadable(struct worker *w, struct task *t)
 }
 
 /* Runs the request at pos, all its tokens held. False: it blocked, and the task ends here. */
-static bool run_request(struct worker *w, struct task *t, struct shard *s)
+static bool run_request(struct worker *w, struct task *t, const struct shard *s)
 {
     struct request *r = &t->requests[t->pos];
     if (unlikely(t->with_all != NULL)) {
@@ -400,6 +453,7 @@ static bool run_request(struct worker *w, struct task *t, struct shard *s)
     x->shard = s ? s->id : EXEC_NO_SHARD;
     call(w, t, x);
     note_epoch(w, t, x);
+    if (unlikely(w->engine->seating != NULL)) note_hold(w, t, s, x);
     if (unlikely(t->thaw != NULL)) thaw_settle(w, t, x->ops);
     if (unlikely(x->block.wanted)) {
         t->blocked = wait_again(w, t, x, r);
@@ -465,6 +519,7 @@ static bool run_on(struct worker *w, struct task *t, struct shard *s)
         if (thaw_may_need(t, s)) cold = thaw_prepare(w, t);
         if (unlikely(cold == THAW_AWAY)) break;
         if (unlikely(cold == THAW_UNREADABLE)) answer_unreadable(w, t);
+        else if (unlikely(w->engine->seating != NULL) && !is_admitted(w, t, s)) add_hold(t)->bounced = true;
         else go_on = run_request(w, t, s);
         cold = THAW_READY;
         step(t);
@@ -573,8 +628,10 @@ static bool run_many(struct worker *w, struct task *t, const struct shard *keep)
         return false;
     }
     bool go_on = true;
+    const struct shard *seat = w->engine->seating && n == 1 ? &shards[ids[0]] : NULL;
     if (unlikely(cold == THAW_UNREADABLE)) answer_unreadable(w, t);
-    else go_on = run_request(w, t, NULL);
+    else if (unlikely(w->engine->seating && !t->with_all && !is_admitted(w, t, seat))) add_hold(t)->bounced = true;
+    else go_on = run_request(w, t, seat);
     for (uint32_t i = 0; i < n; i++) {
         struct shard *s = &shards[ids[i]];
         count_shard(w, s, t, 1);

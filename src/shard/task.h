@@ -9,6 +9,7 @@
 #pragma once
 #include "shard/engine.h"
 
+struct hold;
 struct thaw;
 struct waiter;
 
@@ -26,6 +27,7 @@ struct request {
     uint32_t shard;           /* REQUEST_ONE: it; REQUEST_EACH: the first */
     uint32_t first_shard, n_shards; /* REQUEST_MANY */
     uint32_t first_hash, n_hashes;  /* REQUEST_MANY: of its keys, in task->hashes */
+    uint32_t group;           /* in a cluster (shard/seating.h) */
     uint8_t kind;
     uint8_t flaw;             /* 0: fine; else the connection's reason not to run it */
     bool have_hash;
@@ -54,6 +56,8 @@ struct task {
     uint32_t pos, end;       /* requests [pos, end) are to run */
     uint64_t epoch;          /* of the log: the last one that an op of this task went into */
     uint64_t seen;           /* of the log: the last one that a read of this task may have shown; 0: that does not matter */
+    struct hold *holds;      /* in a cluster: one for each request that ran or bounced (shard/seating.h) */
+    uint32_t n_holds, cap_holds;
     uint32_t held;           /* REQUEST_MANY: tokens taken so far; REQUEST_EACH: shards visited */
     struct buf *out;
     size_t out_max;          /* when out has grown to this the task ends early, so that its owner can send; 0: no limit */
@@ -63,6 +67,7 @@ struct task {
     uint16_t home, db;
     uint8_t resp;
     bool no_touch;           /* its commands do not count as uses of keys */
+    bool stale;              /* in a cluster: its reads are content with what this node's replica has */
     bool sync;               /* still on the thread that started it */
 };
 
