@@ -4,6 +4,7 @@
 
 #include "base/glob.h"
 #include "base/mem.h"
+#include "server/clusterconf.h"
 #include "server/options.h"
 #include "server/optval.h"
 #include "store/evict.h"
@@ -124,6 +125,10 @@ static int check_protection(const struct config *cfg, bool protected_mode, bool 
 
 static int check_policy(const struct config *cfg, int64_t policy, struct buf *why)
 {
+    if (policy != EVICT_NONE && CONFIG_NUM(cfg, cluster.enabled)) {
+        buf_add_str(why, "a node of a cluster evicts nothing: maxmemory-policy must be noeviction");
+        return -1;
+    }
     if (policy != EVICT_COLD || !CONFIG_NUM(cfg, ephemeral)) return 0;
     buf_add_str(why, "maxmemory-policy cold needs a data directory, and an ephemeral server has none");
     return -1;
@@ -136,6 +141,7 @@ int config_check(const struct config *cfg, struct buf *why)
         buf_add_str(why, "nothing to listen on: port is 0 and unixsocket is empty");
         return -1;
     }
+    if (clusterconf_check(cfg, why)) return -1;
     return check_protection(cfg, CONFIG_NUM(cfg, protected_mode), CONFIG_NUM(cfg, has_password), why);
 }
 

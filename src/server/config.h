@@ -55,6 +55,15 @@ struct config {
         config_num automatic, split_bytes, split_ops, split_backlog, merge_bytes, merge_ops, sustain_s, settle_s, max_changes;
     } ranges;
 
+    /* A node of a cluster (server/clusternode.h). Texts are fixed at start. */
+    struct {
+        char *peers, *join;     /* words; see config_word */
+        char *advertise;        /* host or host:port; "" for the first of bind */
+        char *name, *zone;
+        config_num enabled, node_id, port /* 0: 10000 above the clients' */, shards, replication, seats;
+        config_num timeout_ms, election_ms, heartbeat_ms /* 0: the usual */, segment_bytes, snapshot_bytes /* 0: the usual */;
+    } cluster;
+
     /* Clients. */
     char *requirepass; /* guarded by lock: config_password_ok */
     config_num has_password;
@@ -86,7 +95,7 @@ struct config {
         config_num replica_read_only, replica_serve_stale_data, replica_priority, replica_lazy_flush, replica_ignore_maxmemory;
         config_num repl_timeout, repl_ping_period, repl_backlog_size, repl_backlog_ttl, repl_diskless_sync, repl_diskless_sync_delay;
         config_num repl_diskless_load, repl_disable_tcp_nodelay, min_replicas_to_write, min_replicas_max_lag;
-        config_num cluster_enabled, tracking_table_max_keys, acllog_max_len, io_threads, maxmemory_clients, dynamic_hz;
+        config_num tracking_table_max_keys, acllog_max_len, io_threads, maxmemory_clients, dynamic_hz;
         config_num activedefrag, jemalloc_bg_thread, daemonize, tls_port;
     } compat;
 

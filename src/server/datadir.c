@@ -2,7 +2,7 @@
  *
  *     format=1                       version of the directory's layout; a newer one is refused
  *     shards=4                       1..65535
- *     layout=1                       number of the folder that holds the shards' files, 1..999999
+ *     layout=1                       number of the folder that holds the shards' files, 1..999999; 0: a node of a cluster's, which has none
  *     seed=0123456789abcdef          16 hexadecimal digits
  *     created=1763204851             unix seconds
  *     check=0123456789abcdef         XXH3-64 (seed 0) of all bytes before this line
@@ -142,7 +142,7 @@ static int parse_identity(struct datadir *d, struct buf *text, struct buf *error
                         &d->shards, &d->layout, &d->seed, &d->created_s);
     struct buf again = {0};
     print_identity(d, &again);
-    bool valid = fields == 4 && d->layout >= 1 && slice_eq(buf_slice(&again), buf_slice(text)) && d->shards >= 1 && d->shards <= SHARDS_MAX;
+    bool valid = fields == 4 && slice_eq(buf_slice(&again), buf_slice(text)) && d->shards >= 1 && d->shards <= SHARDS_MAX;
     buf_fini(&again);
     return valid ? 0 : refuse(error, d->path, "has a damaged SHERD file");
 }
@@ -179,18 +179,26 @@ static int refuse_foreign(const struct datadir *d, struct buf *error)
     return rc;
 }
 
-static int make_identity(struct datadir *d, uint32_t shards, struct buf *error)
+static int make_identity(struct datadir *d, uint32_t shards, uint32_t layout, struct buf *error)
 {
     if (refuse_foreign(d, error)) return -1;
     d->shards = shards;
-    d->layout = 1;
+    d->layout = layout;
     d->seed = datadir_random_seed();
     d->created_s = clock_unix_ms() / 1000;
     d->fresh = true;
     return write_identity(d, error);
 }
 
-int datadir_open(struct datadir *d, const char *path, uint32_t shards, struct buf *error)
+/* layout: the first one's number, or 0: it is to be a node's. */
+static int check_kind(const struct datadir *d, uint32_t layout, struct buf *error)
+{
+    if (d->layout && !layout) return refuse(error, d->path, "holds the data of a server that is no node of a cluster: a node needs one of its own");
+    if (!d->layout && layout) return refuse(error, d->path, "is that of a node of a cluster: only a server with the option cluster can use it");
+    return 0;
+}
+
+static int open_kind(struct datadir *d, const char *path, uint32_t shards, uint32_t layout, struct buf *error)
 {
     char identity[PATH_MAX];
     *d = (struct datadir){.lock_fd = -1};
@@ -199,10 +207,14 @@ int datadir_open(struct datadir *d, const char *path, uint32_t shards, struct bu
     d->path = mem_strdup(path);
     path_in(d, "SHERD", identity);
     int rc = take_lock(d, error);
-    if (rc == 0) rc = access(identity, F_OK) == 0 || errno != ENOENT ? read_identity(d, identity, error) : make_identity(d, shards, error);
+    if (rc == 0) rc = access(identity, F_OK) == 0 || errno != ENOENT ? read_identity(d, identity, error) : make_identity(d, shards, layout, error);
+    if (rc == 0) rc = check_kind(d, layout, error);
     if (rc) datadir_close(d);
     return rc;
 }
+
+int datadir_open(struct datadir *d, const char *path, uint32_t shards, struct buf *error) { return open_kind(d, path, shards, 1, error); }
+int datadir_open_node(struct datadir *d, const char *path, struct buf *error) { return open_kind(d, path, 1, 0, error); }
 
 /* A lock that nobody holds is held for a moment by us; a server that starts in just that moment is refused, as it would be by another server. */
 static bool is_locked(const struct datadir *d)
@@ -225,6 +237,7 @@ int datadir_peek(struct datadir *d, const char *path, bool *in_use, struct buf *
     path_in(d, "SHERD", identity);
     *in_use = is_locked(d);
     int rc = read_identity(d, identity, error);
+    if (rc == 0) rc = check_kind(d, 1, error);
     if (rc) datadir_close(d);
     return rc;
 }

@@ -1,7 +1,9 @@
 /* The data directory of a server: its lock and its identity.
  *
  * LOCK is held with flock(2) for the life of the process and has its process id as text. SHERD says what the directory is: format version,
- * shard count, seed of the key hash. A server never guesses these; a directory that it does not understand is refused, not repaired. */
+ * shard count, seed of the key hash. A server never guesses these; a directory that it does not understand is refused, not repaired.
+ *
+ * A node of a cluster has such a directory too, without layouts: what it keeps is in the folder `cluster` (cluster/node.h). Neither kind is ever taken for the other. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,8 +16,8 @@ struct datadir {
     char *path;
     int lock_fd;
     uint32_t shards;    /* as recorded: what is on disk is laid out for this many */
-    uint32_t layout;    /* the folder layout-N is the one in use; another one is the rest of a change that was cut short */
-    uint64_t seed;      /* of the key hash */
+    uint32_t layout;    /* the folder layout-N is the one in use; another one is the rest of a change that was cut short; 0: a node's */
+    uint64_t seed;      /* of the key hash; a node's: a number of its own, by which a cluster that it has joined knows it again */
     int64_t created_s;  /* unix seconds */
     bool fresh;         /* made by this call */
 };
@@ -23,7 +25,9 @@ struct datadir {
 /* Opens the directory, creating it (with its parents) and its identity for `shards` shards when it is not there or empty.
  * Gives 0, or -1 with the reason in error; nothing stays open or locked then. */
 int datadir_open(struct datadir *d, const char *path, uint32_t shards, struct buf *error);
-/* Reads the identity of a directory without taking its lock or changing anything: for looking at it off line. Gives as datadir_open does; datadir_close must follow a success. */
+/* The same for a node of a cluster. */
+int datadir_open_node(struct datadir *d, const char *path, struct buf *error);
+/* Reads the identity of a directory without taking its lock or changing anything: for looking at it off line. Gives as datadir_open does, nodes' are refused; datadir_close must follow a success. */
 int datadir_peek(struct datadir *d, const char *path, bool *in_use, struct buf *error);
 void datadir_close(struct datadir *d);
 

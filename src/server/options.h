@@ -14,7 +14,7 @@ enum option_type {
     OPTION_OCTAL,
     OPTION_ENUM,    /* one of `words`; the number is its place */
     OPTION_TEXT,    /* at most `max` bytes */
-    OPTION_LIST,    /* words, kept with one space between them */
+    OPTION_LIST,    /* words, kept with one space between them; may be none where the default has none */
     OPTION_PERCENTS, /* numbers from 0 to 100, kept likewise; may be none */
     OPTION_NOTIFY,  /* letters of keyspace events; the number is a set of enum notify_class */
     OPTION_CLIENTS, /* three classes of clients, each "class hard soft seconds" */

@@ -103,7 +103,7 @@ static int parse_text(const struct option *o, struct slice text, struct optval *
 }
 
 /* Words with spaces or commas between them; kept with one space. */
-static int parse_list(struct slice text, struct optval *v, struct why *why)
+static int parse_list(const struct option *o, struct slice text, struct optval *v, struct why *why)
 {
     struct buf out = {0};
     struct slice word;
@@ -112,7 +112,7 @@ static int parse_list(struct slice text, struct optval *v, struct why *why)
         if (out.len) buf_add_byte(&out, ' ');
         buf_add_slice(&out, word);
     }
-    if (out.len == 0) {
+    if (out.len == 0 && *o->fallback) {
         buf_fini(&out);
         return refuse(why, "argument must name at least one address");
     }
@@ -260,7 +260,7 @@ int optval_parse(const struct option *o, struct slice text, struct optval *v, ch
     case OPTION_OCTAL: return parse_octal(o, text, v, &why);
     case OPTION_ENUM: return parse_enum(o, text, v, &why);
     case OPTION_TEXT: return parse_text(o, text, v, &why);
-    case OPTION_LIST: return parse_list(text, v, &why);
+    case OPTION_LIST: return parse_list(o, text, v, &why);
     case OPTION_PERCENTS: return parse_percents(text, v, &why);
     case OPTION_NOTIFY: return parse_notify(text, v, &why);
     case OPTION_CLIENTS: return parse_clients(text, v, &why);

@@ -186,6 +186,29 @@ static void a_file_in_its_place_is_refused(void **state)
     assert_refused(f, "is not a directory");
 }
 
+static void a_node_and_a_server_never_take_each_others_directory(void **state)
+{
+    struct fixture *f = *state;
+    struct datadir d;
+    bool in_use;
+    assert_int_equal(datadir_open_node(&d, f->data, &f->error), 0);
+    assert_true(d.fresh && d.layout == 0 && d.seed);
+    uint64_t number = d.seed;
+    datadir_close(&d);
+    assert_refused(f, "is that of a node of a cluster");
+    assert_int_equal(datadir_peek(&d, f->data, &in_use, &f->error), -1);
+    assert_int_equal(datadir_open_node(&d, f->data, &f->error), 0);
+    assert_true(!d.fresh && d.seed == number);
+    datadir_close(&d);
+    strcat(f->data, "2");
+    make_one(f, &d);
+    datadir_close(&d);
+    f->error.len = 0;
+    assert_int_equal(datadir_open_node(&d, f->data, &f->error), -1);
+    buf_add_byte(&f->error, '\0');
+    assert_non_null(strstr(f->error.p, "holds the data of a server that is no node of a cluster"));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -199,6 +222,7 @@ int main(void)
         TEST(a_damaged_identity_is_refused),
         TEST(a_directory_of_something_else_is_refused),
         TEST(a_file_in_its_place_is_refused),
+        TEST(a_node_and_a_server_never_take_each_others_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
