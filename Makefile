@@ -110,7 +110,9 @@ $(O)/tests/test_wgl: $(O)/sim/wgl.o $(O)/sim/wglhistory.o $(O)/sim/intern.o
 $(O)/tools/%: tests/tools/%.c $(O)/libsherd.a
 	@mkdir -p $(dir $@)
 	@echo "  cc   $<"
-	@$(CC) $(CFLAGS) -fno-lto -MMD -MP -MF $@.d -o $@ $< $(LDFLAGS) $(O)/libsherd.a $(LIBS)
+	@$(CC) $(CFLAGS) -fno-lto -Itests/sim -MMD -MP -MF $@.d -o $@ $< $(filter %.o,$^) $(LDFLAGS) $(O)/libsherd.a $(LIBS)
+
+$(O)/tools/linear: $(O)/sim/wgl.o $(O)/sim/wglhistory.o $(O)/sim/intern.o
 
 $(O)/sim/sim: $(SIM_OBJ) $(O)/libsherd.a
 	@echo "  link $@"
