@@ -1,0 +1,110 @@
+#include "server/clusterrules.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "command/families.h"
+#include "server/families.h"
+#include "server/server.h"
+
+/* Commands without keys that a node answers. Whatever is not here would have to ask all groups, or promises what a single node cannot keep: messages reach subscribers of this node only, dumps are not how a cluster keeps its data. */
+static const char *const answered_here[] = {
+    "auth", "client", "echo", "hello", "ping", "quit", "reset", "select",                   /* the connection */
+    "cluster", "readonly", "readwrite",                                                     /* the cluster */
+    "command", "config", "info", "latency", "lolwut", "module", "role", "shutdown", "slowlog", "time", /* this node */
+    "stats.hotkeys", "stats.latency", "stats.memory", "stats.shards", "pfselftest",
+};
+
+/* Commands with keys that are about more than their keys' values. */
+static const char *const not_relayed[] = {
+    "watch",       /* there is no MULTI */
+    "range.exec",  /* names a range of one server */
+    "stats.shard", /* is about shards, and they are not the cluster's */
+};
+
+static bool is_among(const char *name, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(names[i], name) == 0) return true;
+    }
+    return false;
+}
+#define IS_AMONG(name, names) is_among(name, names, sizeof(names) / sizeof((names)[0]))
+
+enum clusterrule clusterrules_of(const struct command *c)
+{
+    if (c->class != CLASS_KEYED) return IS_AMONG(c->name, answered_here) ? CLUSTERRULE_HERE : CLUSTERRULE_REFUSED;
+    if (c->flags & CMD_BLOCKING || IS_AMONG(c->name, not_relayed)) return CLUSTERRULE_REFUSED;
+    return c->needs_all ? CLUSTERRULE_NARROW : CLUSTERRULE_RELAYED;
+}
+
+/* ---- the rows that follow from it */
+
+static void refuse(struct exec *x, const char *what)
+{
+    char name[32];
+    size_t n = 0;
+    for (const char *p = x->cmd->name; *p && n < sizeof name - 1; p++) name[n++] = (char)toupper((unsigned char)*p);
+    name[n] = '\0';
+    reply_errorf(&x->out, "ERR %s%s is not available in a cluster", name, what);
+}
+
+static void cmd_refused(struct exec *x) { refuse(x, ""); }
+
+/* The function that a live server has in the row of this name. */
+static const struct command *live_row(const struct command *c)
+{
+    const struct command_family *families[] = {&sort_family, &memory_family};
+    for (size_t f = 0; f < sizeof families / sizeof families[0]; f++) {
+        for (size_t i = 0; i < families[f]->n; i++) {
+            if (strcmp(families[f]->rows[i].name, c->name) == 0) return &families[f]->rows[i];
+        }
+    }
+    CHECK(!"a command that may need all shards is in one of these families");
+    return NULL;
+}
+
+static void cmd_narrow(struct exec *x)
+{
+    if (x->cmd->needs_all(x->argv, x->argc)) refuse(x, " over all keys");
+    else live_row(x->cmd)->fn(x);
+}
+
+static struct command row_of(const struct command *live)
+{
+    struct command row = *live;
+    switch (clusterrules_of(live)) {
+    case CLUSTERRULE_RELAYED:
+    case CLUSTERRULE_HERE: break;
+    case CLUSTERRULE_NARROW:
+        CHECK(live_row(live)->fn == live->fn);
+        row.fn = cmd_narrow;
+        break;
+    case CLUSTERRULE_REFUSED:
+        row.fn = cmd_refused;
+        row.class = CLASS_LOCAL;
+        row.flags &= ~(uint32_t)(CMD_WRITE | CMD_DENYOOM | CMD_BLOCKING | CMD_MOVABLE_KEYS);
+        row.first_key = row.last_key = row.key_step = row.inner_at = 0;
+        row.keys = NULL;
+        row.needs_all = NULL;
+        row.extent = NULL;
+        row.each_inner = NULL;
+        break;
+    }
+    return row;
+}
+
+struct command_table *clusterrules_commands(void)
+{
+    struct command_table *live = server_commands();
+    size_t n = command_count(live);
+    struct command *all = mem_alloc(n * sizeof *all);
+    for (size_t i = 0; i < n; i++) all[i] = row_of(command_at(live, i));
+    struct command_table *t = command_table_new(&(struct command_family){all, n}, 1);
+    mem_free(all);
+    command_table_free(live);
+    return t;
+}

@@ -1,0 +1,15 @@
+/* What becomes of each command on a node of a cluster. The one place that says so: the node's table of commands is made by these rules, so that nothing on a request's way asks again. */
+#pragma once
+#include "command/command.h"
+
+enum clusterrule {
+    CLUSTERRULE_RELAYED, /* has keys: runs on the node that leads their group (server/relay.h) */
+    CLUSTERRULE_NARROW,  /* likewise, except for calls that would need all shards (struct command, needs_all): they are refused */
+    CLUSTERRULE_HERE,    /* is about the connection or about this node, which answers it by itself */
+    CLUSTERRULE_REFUSED, /* "ERR BLPOP is not available in a cluster" */
+};
+
+enum clusterrule clusterrules_of(const struct command *c);
+
+/* The table of commands of a node. Freed as that of server_commands. */
+struct command_table *clusterrules_commands(void);
