@@ -102,6 +102,7 @@ static uint64_t wait_ms(const struct raftthread *t)
     uint64_t wait = sooner(HOUSE_MS, t->house_at, t->now);
     wait = sooner(wait, raftnode_next(t->node), t->awake);
     wait = sooner(wait, links_next(t->links), t->now);
+    if (t->app.next) wait = sooner(wait, t->app.next(t->app.ctx), t->now);
     if (t->retry_at) wait = sooner(wait, t->retry_at, t->now);
     if (t->unsealed) wait = sooner(wait, t->wrote_at + REST_MS, t->now);
     if (t->phase == LEAVING) wait = sooner(wait, t->now + LEAVE_LOOK_MS, t->now);
@@ -516,7 +517,9 @@ static void turn(struct raftthread *t)
     links_tick(t->links, t->now);
     take_mail(t, 0);
     do_timers(t);
+    if (t->app.turn && !t->failure) t->app.turn(t->app.ctx, t->now);
     advance(t);
+    if (t->app.turned && !t->failure) t->hurry |= t->app.turned(t->app.ctx);
     links_flush(t->links);
     uint64_t took = (uint64_t)(clock_mono_us() - t->turn_us);
     t->stats.turns++;
@@ -743,6 +746,23 @@ void raftthread_read(struct raftthread *t, uint32_t group, struct raftthread_ans
 {
     ask(t, (struct raftmail){.kind = RAFTMAIL_READ, .group = group, .answer = answer}, SLICE(""));
 }
+
+int raftthread_propose(struct raftthread *t, uint32_t group, uint64_t term, struct slice data, uint64_t *index)
+{
+    if (t->phase != RUNNING || t->failure) return t->failure ? -EIO : -ESHUTDOWN;
+    int rc = raftnode_submit(t->node, group, term, data, index);
+    if (rc < 0) t->stats.refused++;
+    else t->stats.submits++;
+    return rc;
+}
+
+void raftthread_confirm(struct raftthread *t, uint32_t group, struct raftthread_answer answer)
+{
+    t->stats.reads++;
+    raftnode_read(t->node, group, raftledger_read(&t->ledger, answer));
+}
+
+int raftthread_inspect(struct raftthread *t, uint32_t group, struct raftnode_info *out) { return raftnode_look(t->node, group, out); }
 
 void raftthread_create(struct raftthread *t, uint32_t group, const struct raftnode_member *members, uint32_t count, struct raftthread_answer answer)
 {

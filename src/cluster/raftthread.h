@@ -52,6 +52,11 @@ struct raftthread_app {
     void (*up)(void *ctx, uint64_t peer, enum links_way way);      /* * */
     void (*down)(void *ctx, uint64_t peer, enum links_way way);    /* * */
     bool (*caller)(void *ctx, const struct wire_hello *hello);     /* links_calls.on_stranger; * */
+    /* Every turn: before Raft's part of it, so that what is proposed now goes along; and after it, when its upcalls have come (true: do not wait before the next turn). next: when it wants a turn at
+     * the latest. Times are ms of the clock that does not go back. * */
+    void (*turn)(void *ctx, uint64_t now);
+    bool (*turned)(void *ctx);
+    uint64_t (*next)(void *ctx);
     /* Nothing that this node promised can be relied on any more: a write of its log failed, or a promise on which Raft rests is broken. Nothing is sent or answered from now
      * on but requests with -EIO; the owner ends the process. Said once. */
     void (*failed)(void *ctx, const char *why);
@@ -112,6 +117,13 @@ void raftthread_look(struct raftthread *t, uint32_t group, void (*done)(void *ct
 void raftthread_peer_put(struct raftthread *t, uint64_t node, const char *address);
 void raftthread_peer_del(struct raftthread *t, uint64_t node);
 void raftthread_send(struct raftthread *t, uint64_t peer, struct slice frames); /* whole frames, of other types than Raft's; lost if the link is */
+
+/* ---- on the raft thread alone: without a detour by the mailbox */
+
+/* As raftnode_submit; what becomes of it is told by committed() and truncated(). */
+int raftthread_propose(struct raftthread *t, uint32_t group, uint64_t term, struct slice data, uint64_t *index);
+void raftthread_confirm(struct raftthread *t, uint32_t group, struct raftthread_answer answer); /* as raftthread_read */
+int raftthread_inspect(struct raftthread *t, uint32_t group, struct raftnode_info *out);         /* as raftnode_look */
 
 /* ---- the thread itself */
 

@@ -24,8 +24,6 @@
 struct engine;
 struct seats;
 
-enum { SEAT_ENTRY_VERSION = 1 };
-
 /* The Raft of this node, as far as seats need it; all called on R. raftthread has them; so has a simulator. */
 struct seats_raft {
     void *ctx;
@@ -44,7 +42,7 @@ struct seats_options {
     uint32_t uncertain_after_ms; /* an answer whose entry has no fate so long after its reign ended is UNCERTAIN; 0: 5000 */
     /* R: the group's seat is spoilt, and nothing is applied to it any more. To be filled: seat_fill_begin ... seat_filled, then the log is rewound to the index that was filled. */
     void (*refill)(void *ctx, uint32_t group);
-    /* R: some hold may have its outcome now. Once per seats_turn, seats_committed ... at most. */
+    /* R: some hold may have its outcome now. By seats_tell alone. */
     void (*told)(void *ctx);
     void *ctx;
 };
@@ -56,7 +54,7 @@ void seats_free(struct seats *s); /* workers and raft thread have ended */
 
 /* -EEXIST, or -ENOSPC: all seats are taken. */
 int seats_add(struct seats *s, uint32_t group);
-/* Its keys go. What waits is uncertain. */
+/* Its keys go, and its seat is free. What waits is uncertain. */
 void seats_remove(struct seats *s, uint32_t group);
 
 /* ---- R: upcalls of raftthread_app, for groups that have a seat */
@@ -65,8 +63,10 @@ void seats_committed(struct seats *s, uint32_t group, const struct raftnode_entr
 void seats_role(struct seats *s, uint32_t group, enum raftnode_state state, uint64_t term, uint64_t leader);
 void seats_truncated(struct seats *s, uint32_t group, uint64_t index);
 void seats_confirmed(struct seats *s, uint32_t group, uint64_t round, int rc);
-/* Proposes what was gathered, asks for the confirmations that are wanted. */
+/* Proposes what was gathered, asks for the confirmations that are wanted. Before Raft's own turn ends, so that it goes along. */
 void seats_turn(struct seats *s, uint64_t now);
+/* After Raft's turn: says told, if something was learnt. True: there is more to propose. */
+bool seats_tell(struct seats *s);
 
 /* ---- W, or any worker between tasks */
 
@@ -83,24 +83,25 @@ enum seat_outcome {
 enum seat_outcome seat_outcome(const struct hold *h);
 
 /* Who leads the group, as this replica knows; 0: nobody, or there is no replica here. Any thread. */
-uint64_t seats_leader(const struct seats *s, uint32_t group);
+uint64_t seats_leader(struct seats *s, uint32_t group);
 /* Whether this node leads it and serves. A hint: true under the token alone. Any thread. */
 bool seats_serves(const struct seats *s, uint32_t group);
 
 /* ---- filling a seat, at a start, from a received snapshot, or because it is spoilt. Any thread that is no worker; each call hands its part over to the seat's token, in order. */
 
-/* Everything in the seat goes; nothing is applied until it is filled. done (may be NULL) is called under the token. */
+/* Everything in the seat goes; nothing is applied until it is filled. */
 void seat_fill_begin(struct seats *s, uint32_t group);
 /* Whole entries as dumpfile_take_entry takes them; copied. */
 void seat_fill(struct seats *s, uint32_t group, struct slice raw);
-/* The seat has the group's state at this index (0: an empty one). done is called on a worker when it has; then the log may hand on what follows. */
-void seat_filled(struct seats *s, uint32_t group, uint64_t index, void (*done)(void *ctx, uint32_t group, uint64_t index), void *ctx);
+/* The seat has the group's state at this index (0: an empty one), whose entry is of this term. done (may be NULL) is called on a worker when it has; then the log may hand on what follows. */
+void seat_filled(struct seats *s, uint32_t group, uint64_t index, uint64_t term, void (*done)(void *ctx, uint32_t group, uint64_t index), void *ctx);
 
 /* ---- snapshots: where a cut is in the group's log */
 
 struct seat_mark {
     uint64_t index, term; /* known at once if sequence is 0 */
-    uint64_t reign, sequence; /* else: the index is that of this entry, when it is committed */
+    uint64_t sequence;    /* else: the index is that of this entry, when it is committed */
+    uint64_t refills;
 };
 /* W, at the cut: closes the open entry, so that the cut lies between two. */
 void seat_mark(struct seats *s, uint32_t group, struct seat_mark *m);
