@@ -41,7 +41,7 @@ static int serve_with(struct config *cfg, enum config_outcome outcome, const str
     return EXIT_USAGE;
 }
 
-static int run_serve(int argc, char **argv)
+int serve_run(int argc, char **argv)
 {
     struct config cfg;
     struct buf error = {0};
@@ -78,7 +78,8 @@ static int run_version(int argc, char **argv)
 static int run_help(int argc, char **argv);
 
 static const struct subcommand subcommands[] = {
-    {"serve", run_serve, "start a server; `sherd serve --help` has its options"},
+    {"serve", serve_run, "start a server; `sherd serve --help` has its options"},
+    {"cluster", cluster_run, "start, watch and change a cluster of several nodes; `sherd cluster --help`"},
     {"dump", dumptool_run, "look into dumps and logs: info, verify, export; `sherd dump --help`"},
     {"import", import_run, "bring a dump of Redis into a data directory or a server; `sherd import --help`"},
     {"snapshot", snapshot_run, "read and keep published snapshots; `sherd snapshot --help`"},

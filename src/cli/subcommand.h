@@ -9,6 +9,8 @@ enum {
     EXIT_PARTLY = 3,  /* done, except for what it named */
 };
 
+int serve_run(int argc, char **argv);    /* sherd serve */
+int cluster_run(int argc, char **argv);  /* sherd cluster */
 int dumptool_run(int argc, char **argv); /* sherd dump */
 int import_run(int argc, char **argv);   /* sherd import */
 int snapshot_run(int argc, char **argv); /* sherd snapshot */
