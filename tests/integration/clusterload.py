@@ -10,6 +10,7 @@ What is checked, all of it against one clock of one machine:
     - no read of a counter shows less than what an earlier one, of anybody, has shown;
     - the ledger: each client sets keys of its own to values that are there once, and counts on a counter of its own. What was acknowledged is there at the end, what was refused is not,
       and a counter has counted what was acknowledged and at most what is uncertain besides;
+    - requests of one key in one pipeline were run in its order;
     - every error that a client got is one of those that are documented.
 """
 import os
@@ -105,6 +106,12 @@ def outcome(kind, answer):
     return f":{answer}" if isinstance(answer, int) else f"={answer}"
 
 
+def command(request):
+    """The words that are sent."""
+    kind, key, arg = request
+    return ("INCRBY", key, arg) if kind == "INCR" else (kind, key) if arg == "-" else (kind, key, arg)
+
+
 class Client(threading.Thread):
     def __init__(self, load, number, seed):
         super().__init__(daemon=True)
@@ -137,34 +144,42 @@ class Client(threading.Thread):
         self.avoid[port] = time.monotonic() + 1
         self.links.pop(port).close()
 
-    def ask(self, kind, key, arg="-", command=None):
+    def ask(self, kind, key, arg="-"):
         """Gives what became of it as linear.c says it, and the answer; None if nobody could be asked."""
+        told = self.ask_all([(kind, key, arg)])
+        return told[0] if told else (None, None)
+
+    def ask_all(self, requests):
+        """The same for several, in one pipeline."""
         try:
             port, link = self.link()
         except Lost:
             time.sleep(0.01)
-            return None, None
-        words = command or ((kind, key) if arg == "-" else (kind, key, arg))
-        answer = None
+            return []
+        told = []
         called = time.monotonic_ns()
         try:
-            answer = link.ask(*words)
-            returned = time.monotonic_ns()
-            became = self.refusal(port, words, answer) if isinstance(answer, Refused) else outcome(kind, answer)
+            link.send(*map(command, requests))
+            for request in requests:
+                answer = link.answer()
+                returned = time.monotonic_ns()
+                became = self.refusal(port, request, answer) if isinstance(answer, Refused) else outcome(request[0], answer)
+                self.history.append((self.number, request[1], request[0], request[2], called, returned, became))
+                told.append((became, answer))
         except Lost:
-            returned = time.monotonic_ns()
-            became = "?"
+            for kind, key, arg in requests[len(told):]:
+                self.history.append((self.number, key, kind, arg, called, time.monotonic_ns(), "?"))
+                told.append(("?", None))
             self.drop(port)
-        self.history.append((self.number, key, kind, arg, called, returned, became))
-        return became, answer
+        return told
 
-    def refusal(self, port, words, answer):
+    def refusal(self, port, request, answer):
         self.load.refusals[answer.code()] += 1
         if answer.code() in REFUSALS:
             time.sleep(0.005)
             return "no"
         if answer.code() != UNCERTAIN:
-            self.load.errors.append(f"{' '.join(map(str, words))} on port {port}: {answer}")
+            self.load.errors.append(f"{' '.join(map(str, request))} on port {port}: {answer}")
         return "?"
 
     # ---- what is asked
@@ -183,8 +198,7 @@ class Client(threading.Thread):
         if self.r.random() < 0.5:
             self.ask("GET", key)
         else:
-            by = self.r.randrange(1, 10)
-            self.ask("INCR", key, by, ("INCRBY", key, by))
+            self.ask("INCR", key, self.r.randrange(1, 10))
 
     def ask_text(self):
         key = f"text{self.r.randrange(2)}"
@@ -195,21 +209,35 @@ class Client(threading.Thread):
             if became and became[0] == ":" and length > TEXT_BYTES_MAX:
                 self.ask("SET", key, self.value())
 
-    def ask_ledger(self):
-        if self.r.random() < 0.5:
-            became, _ = self.ask("INCR", self.counter, 1, ("INCR", self.counter))
-            self.counted += became is not None and became[0] == ":"
-            self.perhaps_counted += became == "?"
-        else:
-            key = f"own{self.number}.{self.made}"
-            became, _ = self.ask("SET", key, self.value())
-            if became:
+    def ledger(self, requests, told):
+        for (kind, key, _), (became, _) in zip(requests, told):
+            if kind == "SET":
                 {"ok": self.written, "no": self.refused, "?": self.perhaps}[became].append(key)
+            elif kind == "INCR":
+                self.counted += became[0] == ":"
+                self.perhaps_counted += became == "?"
+
+    def own_set(self):
+        return "SET", f"own{self.number}.{self.made}", self.value()
+
+    def ask_ledger(self):
+        request = ("INCR", self.counter, 1) if self.r.random() < 0.5 else self.own_set()
+        self.ledger([request], self.ask_all([request]))
+
+    def ask_pipeline(self):
+        """Requests of one key are run in the order of the pipeline, whatever happens to some of them."""
+        requests = [q for _ in range(4) for q in (("INCR", self.counter, 1), self.own_set(), ("GET", self.counter, "-"))]
+        told = self.ask_all(requests)
+        self.ledger(requests, told)
+        numbers = [int(answer) for (kind, _, _), (became, answer) in zip(requests, told) if kind != "SET" and became[0] in ":="]
+        if numbers != sorted(numbers):
+            self.load.errors.append(f"a pipeline was run out of its order: {told}")
+        self.load.pipelines += len(numbers) == 8
 
     def run(self):
         try:
             while not self.load.over:
-                self.r.choices((self.ask_register, self.ask_number, self.ask_text, self.ask_ledger), (55, 15, 8, 22))[0]()
+                self.r.choices((self.ask_register, self.ask_number, self.ask_text, self.ask_ledger, self.ask_pipeline), (56, 15, 8, 18, 3))[0]()
                 time.sleep(self.load.rest)
         except Exception as e:  # told by whoever joins the thread
             self.failure = e
@@ -226,6 +254,7 @@ class Load:
         self.over = False
         self.errors = []
         self.refusals = Counter()
+        self.pipelines = 0  # that were answered whole
         self.clients = [Client(self, i, seed * 1000 + i) for i in range(clients)]
 
     def __enter__(self):

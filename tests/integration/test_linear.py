@@ -123,6 +123,7 @@ def enough(load):
     """A history that has little of something proves little of it."""
     for kind, least in (("GET", 200), ("SET", 100), ("GETSET", 20), ("SETNX", 20), ("DEL", 10), ("GETDEL", 10), ("INCR", 50), ("APPEND", 20)):
         assert load.answered(kind) >= least, f"{kind}: {load.answered(kind)} answers"
+    assert load.pipelines >= 10
 
 
 def test_a_server_alone_is_linearizable(make_server):
