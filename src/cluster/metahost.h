@@ -87,7 +87,7 @@ void metahost_report(struct metahost *h, const struct metahost_report *r);
 typedef void metahost_answer(void *ctx, int rc, struct slice text);
 
 enum metahost_question {
-    METAHOST_JOIN,    /* argv: instance, cluster address, client address, name, zone. Text: lines of what a new node must know: its number, the cluster's id, every node's number and cluster address */
+    METAHOST_JOIN,    /* argv: instance, cluster address, client address, name, zone. Text: lines of what a new node must know: "cluster HEX", "node NUMBER", "seed HEX" (of the map), "peer NUMBER ADDRESS" of each other node */
     METAHOST_LEAVE,   /* argv: node. Its replicas are moved away; it is gone when none is left. Text: "draining" */
     METAHOST_RETURN,  /* argv: node. Calls that off */
     METAHOST_REMOVE,  /* argv: node. It is dead for good: its replicas are made anew elsewhere. Refused while it is heard of. */

@@ -44,7 +44,7 @@ struct node_options {
     const struct node_peer *peers;
     uint32_t n_peers;
     uint32_t shards, replication; /* of the new cluster; 0: the usual */
-    /* or what JOIN of a node of the cluster answered (METAHOST_JOIN). */
+    /* or what JOIN of a node of the cluster answered (METAHOST_JOIN): lines "cluster HEX", "node NUMBER", "seed HEX", "peer NUMBER ADDRESS". */
     const char *joined;
     const struct file_ops *files, *writes;
     const struct slog *log;
@@ -63,6 +63,10 @@ struct node_calls {
     void (*failed)(void *ctx, const char *why); /* this node cannot go on: the process ends */
 };
 
+/* The random number of this directory, made if there is none: a node that is to join says it in its question. -errno and a reason. */
+int node_instance(const struct node_options *o, uint64_t *instance, struct buf *error);
+/* Whether the directory has a node already: it needs neither peers nor an answer to JOIN then. */
+bool node_is_known(const struct node_options *o);
 /* Reads or makes the identity: the engine needs its seed. -errno and a reason. */
 int node_identify(const struct node_options *o, struct node_identity *out, struct buf *error);
 /* After node_identify; before the engine's workers run. NULL and a reason. e has room for seats (shard/seating.h). */
