@@ -165,7 +165,8 @@ int raftnode_change(struct raftnode *n, uint32_t group, uint64_t node, enum raft
 /* ---- snapshots */
 
 /* The caller's durable snapshot holds the state at `index` (handed before). The log before it goes, but for `trailing` entries kept for slow followers. -EAGAIN: the
- * log is not durable that far, or an install is under way; what could not be marked is of no use to the log. */
+ * log is not durable that far, or an install is under way; what could not be marked is of no use to the log. May be said again of the last one, with fewer entries to keep: a group that is not written to must not
+ * hold the log of all others. */
 int raftnode_snapshotted(struct raftnode *n, uint32_t group, uint64_t index, uint32_t trailing);
 /* The snapshot that install_wanted asked for is durable and is the caller's state now; or it could not be had (rc < 0), and the replica goes on as it was. */
 int raftnode_installed(struct raftnode *n, uint32_t group, uint64_t index, int rc);

@@ -37,11 +37,12 @@ int raftsnap_taken(struct raftgroup *g, uint64_t index, uint32_t trailing)
 {
     struct raftlog_state st;
     CHECK(raftlog_state(g->node->log, g->id, &st));
-    if (index > g->handed || index <= st.mark_index) return -EINVAL;
+    uint64_t first = index > trailing && index - trailing >= st.first ? index - trailing + 1 : st.first; /* as the engine does it */
+    bool is_same = index == st.mark_index && first > st.first; /* then the log only lets go of entries that it had kept */
+    if (index > g->handed || (index <= st.mark_index && !is_same)) return -EINVAL;
     /* A follower may be handed entries that are not durable here yet; and one that began anew has to hear again what is committed. */
     if (raftsnap_installing(&g->snap) || index > g->raft.last_stored || index > raft_commit_index(&g->raft)) return -EAGAIN;
     struct raftnode_members m = *raftmember_at(&g->members, index);
-    uint64_t first = index > trailing && index - trailing >= st.first ? index - trailing + 1 : st.first; /* as the engine does it */
     put_mark(g, index, raftlog_term(g->node->log, g->id, index), first, &m);
     struct raft_event e = {.type = RAFT_SNAPSHOT};
     e.snapshot.metadata.index = index;
