@@ -215,7 +215,7 @@ static ssize_t read_piece(struct snapsend *s, struct stream *t)
 {
     char path[GROUPDIR_PATH_MAX];
     const struct file_ops *files = s->o.files;
-    size_t want = t->end - t->at < WIRESNAP_CHUNK_MAX ? (size_t)(t->end - t->at) : WIRESNAP_CHUNK_MAX;
+    size_t want = t->end - t->at < s->o.chunk_bytes ? (size_t)(t->end - t->at) : s->o.chunk_bytes;
     if (t->fd < 0) {
         int rc = groupdir_path(path, s->o.dir, &t->offer->file);
         if (rc == 0) rc = files->open(files->ctx, path, FILE_READ);
@@ -272,6 +272,7 @@ struct snapsend *snapsend_new(const struct snapsend_options *options)
     s->o.dir = mem_strdup(options->dir);
     if (!s->o.streams_max) s->o.streams_max = STREAMS_MAX;
     if (!s->o.idle_ms) s->o.idle_ms = IDLE_MS;
+    if (!s->o.chunk_bytes || s->o.chunk_bytes > WIRESNAP_CHUNK_MAX) s->o.chunk_bytes = WIRESNAP_CHUNK_MAX;
     s->now = s->budget_ms = options->now;
     s->streams = mem_zalloc(s->o.streams_max * sizeof *s->streams);
     return s;

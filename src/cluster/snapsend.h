@@ -1,7 +1,7 @@
 /* Gives group snapshots to other nodes, in pieces, as they ask for them (cluster/snapfetch.h asks; cluster/wiresnap.h has the messages). Nothing here remembers how far a receiver is: every WANT names its
  * offset, so a broken connection, a lost frame or a restart on either side costs what was under way and no more.
  *
- * Without thread, clock or socket: frames go out by send, time comes in, files are read by struct file_ops, one piece of at most WIRESNAP_CHUNK_MAX per step, so that whoever drives it sets the pace. One
+ * Without thread, clock or socket: frames go out by send, time comes in, files are read by struct file_ops, one piece per step, so that whoever drives it sets the pace. One
  * thread owns it. Streams take turns, piece by piece, and share a budget of bytes per second.
  *
  * A snapshot's name on the wire is its checksum: that is the same after a restart, and another one for other bytes. */
@@ -24,6 +24,7 @@ struct snapsend_options {
     uint64_t now;                 /* ms of a clock that does not go back, as everywhere below */
     uint32_t streams_max;         /* at a time: a receiver beyond them asks again later; 0: 8 */
     uint64_t bytes_per_s;         /* of all streams together; 0: as fast as they are asked for */
+    uint32_t chunk_bytes;         /* of a piece, at most WIRESNAP_CHUNK_MAX; 0: that. What shares the connection waits for one */
     uint32_t idle_ms;             /* a stream that nobody asked for so long is forgotten; 0: 30 s */
     void (*send)(void *ctx, uint64_t peer, struct slice frame); /* borrows frame; may lose it */
     void *ctx;
