@@ -127,6 +127,13 @@ void image_write(struct buf *out, const struct entry *e)
     }
 }
 
+void image_write_plain(struct buf *out, struct slice value)
+{
+    buf_add_byte(out, TYPE_BYTE_STRING);
+    add_length(out, value.n);
+    buf_add_slice(out, value);
+}
+
 /* ---- building: each gives the entry, and false in *ok if a member or field came twice. */
 
 static struct entry *build_string(const struct kit *k, const struct parts *p, struct slice key)

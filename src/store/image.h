@@ -20,6 +20,7 @@ bool image_valid(struct slice image);
 
 /* True if the image is a string whose bytes stand in it as they are: then `value` is these. Most strings are; others have to be read. */
 bool image_plain_string(struct slice image, struct slice *value);
+void image_write_plain(struct buf *out, struct slice value); /* such an image, of a string that is in no store */
 
 /* DUMP's frame: image, u16le RDB version, CRC-64 (Jones) over all before, little endian. */
 void image_seal(struct buf *image);                             /* appends version and checksum */
