@@ -30,6 +30,9 @@ KINDS = ("GET", "SET", "GETSET", "SETNX", "DEL", "GETDEL", "INCR", "APPEND")
 REFUSALS = ("CLUSTERDOWN", "TRYAGAIN", "MUSTRETRY", "LOADING")
 UNCERTAIN = "UNCERTAIN"
 TEXT_BYTES_MAX = 100
+# Shared keys are new ones every other second, and the old ones are only read. A request of unknown outcome may have happened at any later moment, so the search for an order grows fast with how many
+# of them a key has.
+ERA_SECONDS = 2
 
 
 class Lost(Exception):
@@ -189,19 +192,20 @@ class Client(threading.Thread):
         return f"v{self.number}.{self.made}"
 
     def ask_register(self):
-        key = f"reg{self.r.randrange(4)}" if self.r.random() < 0.6 else f"cold{self.r.randrange(40)}/{self.r.randrange(10)}"
+        era = self.load.era()
+        key = f"reg%d.{self.r.randrange(4)}" if self.r.random() < 0.6 else f"cold%d.{self.r.randrange(20)}/{self.r.randrange(10)}"
+        if era and self.r.random() < 0.15:
+            return self.ask("GET", key % self.r.randrange(era))
+        key %= era
         kind = self.r.choices(("GET", "SET", "GETSET", "SETNX", "DEL", "GETDEL"), (45, 20, 10, 10, 8, 7))[0]
-        self.ask(kind, key, self.value() if "SET" in kind else "-")
+        return self.ask(kind, key, self.value() if "SET" in kind else "-")
 
     def ask_number(self):
         key = f"sum{self.r.randrange(3)}"
-        if self.r.random() < 0.5:
-            self.ask("GET", key)
-        else:
-            self.ask("INCR", key, self.r.randrange(1, 10))
+        self.ask(*self.r.choice((("GET", key), ("INCR", key, 1))))
 
     def ask_text(self):
-        key = f"text{self.r.randrange(2)}"
+        key = f"text{self.load.era()}.{self.r.randrange(2)}"
         if self.r.random() < 0.4:
             self.ask("GET", key)
         else:
@@ -251,13 +255,17 @@ class Load:
     def __init__(self, ports, clients=8, seed=1, timeout=1.5, rest=0.001):
         self.ports = list(ports)
         self.timeout, self.rest = timeout * PATIENCE, rest
-        self.over = False
+        self.over, self.began = False, 0
         self.errors = []
         self.refusals = Counter()
         self.pipelines = 0  # that were answered whole
         self.clients = [Client(self, i, seed * 1000 + i) for i in range(clients)]
 
+    def era(self):
+        return int((time.monotonic() - self.began) / ERA_SECONDS)
+
     def __enter__(self):
+        self.began = time.monotonic()
         for c in self.clients:
             c.start()
         return self
