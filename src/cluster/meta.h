@@ -30,7 +30,7 @@ enum {
     META_FORMAT = 1, /* the newest format of a cluster's data that this program knows */
     META_WHY_MAX = 240,
     /* Limits, so that a snapshot has one. */
-    META_NODES_MAX = 1024,
+    META_NODES_MAX = RAFTNODE_MEMBERS_MAX, /* each is a member of groups 0 and 1 */
     META_GROUPS_MAX = 16384,
     META_SPACES_MAX = 16384,
     META_RANGES_MAX = 65536, /* with intervals of the hash */

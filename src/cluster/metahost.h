@@ -47,7 +47,8 @@ struct metahost_options {
     uint64_t now, seed;
     uint8_t cluster[META_CLUSTER_ID];
     struct metacode_node me;     /* instance, addresses (of the cluster's port, and of the clients'), name, zone; copied */
-    const struct metaplace_cluster *founding; /* this node is one of a new cluster's first: what it looks like; NULL: the cluster is there. Copied. */
+    const struct metaplace_cluster *founding; /* this node is one of a new cluster's first: what it looks like; NULL: the cluster is there. Copied. The same at later starts
+                                               * too, as far as it is known: it is of use until the cluster is founded, and does no harm then. */
     struct metahost_calls calls;
     const struct slog *log;      /* kept */
 };
@@ -57,14 +58,27 @@ void metahost_free(struct metahost *h);
 /* A new node of a new cluster: its replicas are created. Nothing for one that was here before (its log has them). */
 void metahost_found(struct metahost *h);
 
-/* ---- upcalls of raftthread_app. role, members and stranger: of all groups; the others of groups 0 and 1 */
+/* What METAHOST_JOIN answers, taken apart: for the identity of the new node, and the peers that it begins with. False: that is no such text. */
+struct metahost_joined {
+    uint64_t node, seed;
+    uint8_t cluster[META_CLUSTER_ID];
+    uint32_t n_peers;
+    struct metahost_joined_peer {
+        uint64_t node;
+        char address[WIRE_ADDRESS_MAX + 1];
+    } peers[RAFTNODE_MEMBERS_MAX];
+};
+bool metahost_joined_parse(struct slice text, struct metahost_joined *out);
+
+/* ---- upcalls of raftthread_app. role, members, stranger and changed: of all groups; the others of groups 0 and 1. They note what they bring, and tick acts: metahost_next says that it should soon. (What raftnode allows within upcalls is
+ * all that happens there: rewind; answers to questions.) */
 void metahost_committed(struct metahost *h, uint32_t group, const struct raftnode_entry *entries, uint32_t n);
 void metahost_truncated(struct metahost *h, uint32_t group, uint64_t index); /* its state never runs ahead: it just goes on */
 void metahost_role(struct metahost *h, uint32_t group, enum raftnode_state state, uint64_t term, uint64_t leader);
 void metahost_members(struct metahost *h, uint32_t group, const struct raftnode_members *members);
 void metahost_stranger(struct metahost *h, uint32_t group, uint64_t from);
 void metahost_changed(struct metahost *h, uint32_t group, uint64_t node, enum raftnode_role role, int rc);
-int metahost_frame(struct metahost *h, uint64_t from, const struct wire_frame *f); /* STATUS, and its own REQUEST and ANSWER frames (group 0 or 1): 0 or -EBADMSG */
+int metahost_frame(struct metahost *h, uint64_t from, const struct wire_frame *f); /* STATUS, and REQUEST and ANSWER frames of groups 0 and 1: 0 or -EBADMSG */
 void metahost_up(struct metahost *h, uint64_t peer, enum links_way way);
 void metahost_down(struct metahost *h, uint64_t peer, enum links_way way);
 bool metahost_caller(struct metahost *h, const struct wire_hello *hello); /* a node that links do not know: may it in? */
@@ -102,6 +116,7 @@ void metahost_ask(struct metahost *h, enum metahost_question q, const struct sli
 
 /* ---- looking, on the raft thread */
 uint64_t metahost_leader(const struct metahost *h, uint32_t group); /* a hint; 0: not known */
+uint64_t metahost_leaders_version(const struct metahost *h); /* rises when some hint becomes another one */
 const struct metanodes *metahost_nodes(const struct metahost *h);
 const struct metagroups *metahost_groups(const struct metahost *h);
 bool metahost_alive(const struct metahost *h, uint64_t node); /* heard of within some seconds */

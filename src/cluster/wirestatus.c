@@ -1,7 +1,8 @@
 /* The body of a STATUS: one record behind the other to the end.
  *
  *     u64 node (not 0), u64 incarnation, u64 version, u8 state, u32 groups, u32 leaders, u64 keys, u64 bytes, u64 free bytes, u64 ops per second,
- *     u64 version of the map, u8 n, n bytes of address */
+ *     u64 version of the map, u8 n, n bytes of address, and for each of the leaders, ascending by group:
+ *         u32 group, u64 term, u8 n, n times u64 node (of a member that is behind) */
 #include "cluster/wirestatus.h"
 
 #include "cluster/wirefield.h"
@@ -24,6 +25,38 @@ void wirestatus_add(struct buf *out, const struct wirestatus *s)
     le_add_u64(out, s->map_version);
     wirefield_add_u8(out, (uint8_t)s->address.n);
     buf_add_slice(out, s->address);
+    buf_add_slice(out, s->leads);
+}
+
+void wirestatus_add_lead(struct buf *leads, const struct wirestatus_lead *l)
+{
+    CHECK(l->n_behind <= WIRESTATUS_BEHIND_MAX);
+    le_add_u32(leads, l->group);
+    le_add_u64(leads, l->term);
+    wirefield_add_u8(leads, (uint8_t)l->n_behind);
+    for (uint32_t i = 0; i < l->n_behind; i++) le_add_u64(leads, l->behind[i]);
+}
+
+static void read_lead(struct wirefield *r, struct wirestatus_lead *l)
+{
+    l->group = wirefield_u32(r);
+    l->term = wirefield_u64(r);
+    l->n_behind = wirefield_choice(r, WIRESTATUS_BEHIND_MAX + 1);
+    for (uint32_t i = 0; i < l->n_behind; i++) l->behind[i] = wirefield_u64(r);
+}
+
+/* Skips them, looking at each. */
+static struct slice read_leads(struct wirefield *r, uint32_t n)
+{
+    struct slice all = r->rest;
+    struct wirestatus_lead l;
+    uint64_t least = 0;
+    for (; n && !r->bad; n--) {
+        read_lead(r, &l);
+        wirefield_expect(r, l.group >= least);
+        least = (uint64_t)l.group + 1;
+    }
+    return slice_of(all.p, all.n - r->rest.n);
 }
 
 static void read_one(struct wirefield *r, struct wirestatus *s)
@@ -41,6 +74,7 @@ static void read_one(struct wirefield *r, struct wirestatus *s)
     s->map_version = wirefield_u64(r);
     s->address = wirefield_bytes(r, wirefield_u8(r));
     wirefield_expect(r, s->node != 0 && s->leaders <= s->groups);
+    s->leads = read_leads(r, s->leaders);
 }
 
 int wirestatus_get(const struct wire_frame *f, struct wirestatus_list *list)
@@ -62,5 +96,15 @@ bool wirestatus_next(struct wirestatus_list *list, struct wirestatus *out)
     read_one(&r, out);
     CHECK(!r.bad); /* wirestatus_get has looked */
     list->rest = r.rest;
+    return true;
+}
+
+bool wirestatus_next_lead(struct slice *leads, struct wirestatus_lead *out)
+{
+    if (!leads->n) return false;
+    struct wirefield r = {*leads, false};
+    read_lead(&r, out);
+    CHECK(!r.bad);
+    *leads = r.rest;
     return true;
 }

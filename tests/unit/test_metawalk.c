@@ -516,8 +516,12 @@ struct twin_node {
 /* What the naive list says a proposal's answer is; and the list after it. */
 static enum meta_code twin_join(struct twin_node *list, uint32_t *n, uint32_t label)
 {
-    for (uint32_t i = 0; i < *n; i++)
+    uint32_t living = 0;
+    for (uint32_t i = 0; i < *n; i++) {
         if (list[i].label == label) return list[i].state == METACODE_GONE ? META_STALE : META_SAME;
+        living += list[i].state != METACODE_GONE;
+    }
+    if (living >= META_NODES_MAX) return META_LIMIT;
     list[(*n)++] = (struct twin_node){label, METACODE_UP};
     return META_DONE;
 }
@@ -555,7 +559,7 @@ static void nodes_follow_their_list(void **unused)
             e.kind = METACODE_NODE_STATE;
             e.state.node = rng_below(&rng, n + 2);
             e.state.from = (enum metacode_node_state)rng_below(&rng, 3);
-            e.state.to = (enum metacode_node_state)rng_below(&rng, 40) == 0 ? METACODE_GONE : (enum metacode_node_state)rng_below(&rng, 2);
+            e.state.to = (enum metacode_node_state)rng_below(&rng, 20) == 0 ? METACODE_GONE : (enum metacode_node_state)rng_below(&rng, 2);
             e.state.dead = rng_below(&rng, 2);
             want = twin_state(list, n, e.state.node, e.state.from, e.state.to, e.state.dead);
         }
@@ -574,7 +578,7 @@ static void nodes_follow_their_list(void **unused)
         buf_fini(&b);
     }
     assert_int_equal(k.nodes->next_node, n + 1);
-    assert_true(codes[META_DONE] > 40 && codes[META_SAME] && codes[META_STALE] && codes[META_EARLY] && codes[META_UNKNOWN]);
+    assert_true(codes[META_DONE] > 40 && codes[META_SAME] && codes[META_STALE] && codes[META_EARLY] && codes[META_UNKNOWN] && codes[META_LIMIT]);
     metakit_fini(&k);
 }
 

@@ -134,16 +134,27 @@ static inline void wirerandom_snap(struct rng *r, struct buf *out, enum wire_typ
     if (type == WIRE_SNAP_DONE) wiresnap_add_done(out, group, &(struct wiresnap_done){id, (enum wiresnap_status)rng_below(r, WIRESNAP_FAILED + 1)});
 }
 
+static inline void wirerandom_status(struct rng *r, struct buf *out, uint64_t node)
+{
+    uint32_t groups = (uint32_t)rng_below(r, 1000), leaders = (uint32_t)rng_below(r, groups < 4 ? groups + 1 : 5), group = 0;
+    struct buf leads = {0};
+    for (uint32_t i = 0; i < leaders; i++) {
+        struct wirestatus_lead l = {.group = group += 1 + (uint32_t)rng_below(r, 100), .term = wirerandom_number(r), .n_behind = (uint32_t)rng_below(r, 3)};
+        for (uint32_t j = 0; j < l.n_behind; j++) l.behind[j] = wirerandom_number(r);
+        wirestatus_add_lead(&leads, &l);
+    }
+    wirestatus_add(out, &(struct wirestatus){.node = node, .incarnation = wirerandom_number(r), .version = wirerandom_number(r),
+                                             .state = (enum wirestatus_state)rng_below(r, 3), .groups = groups, .leaders = leaders,
+                                             .keys = rng_u64(r), .bytes = rng_u64(r), .free_bytes = rng_u64(r), .ops_per_s = rng_u64(r),
+                                             .map_version = rng_u64(r), .address = wirerandom_name(r), .leads = buf_slice(&leads)});
+    buf_fini(&leads);
+}
+
 static inline void wirerandom_list(struct rng *r, struct buf *out, enum wire_type type)
 {
     size_t frame = type == WIRE_STATUS ? wirestatus_begin(out) : wireraft_probe_begin(out, type, rng_u64(r));
     for (uint64_t n = rng_below(r, 8); n; n--) {
-        uint32_t groups = (uint32_t)rng_below(r, 1000);
-        if (type == WIRE_STATUS)
-            wirestatus_add(out, &(struct wirestatus){.node = n, .incarnation = wirerandom_number(r), .version = wirerandom_number(r),
-                                                     .state = (enum wirestatus_state)rng_below(r, 3), .groups = groups,
-                                                     .leaders = (uint32_t)rng_below(r, groups + 1), .keys = rng_u64(r), .bytes = rng_u64(r), .free_bytes = rng_u64(r),
-                                                     .ops_per_s = rng_u64(r), .map_version = rng_u64(r), .address = wirerandom_name(r)});
+        if (type == WIRE_STATUS) wirerandom_status(r, out, n);
         else wireraft_probe_add(out, (uint32_t)rng_u64(r), rng_u64(r));
     }
     wire_end(out, frame);
