@@ -2,7 +2,7 @@
  *
  *     node 4
  *     cluster 00112233445566778899aabbccddeeff
- *     seed 1311768467463790320
+ *     seed 123456789abcdef0 (in hex)
  *     peer 1 10.0.0.1:7001
  *     peer 2 10.0.0.2:7001
  *
@@ -17,7 +17,7 @@ void metahost_joined_text(struct buf *out, const struct metanodes *nodes, const 
 {
     buf_printf(out, "node %" PRIu64 "\ncluster ", node);
     for (int i = 0; i < META_CLUSTER_ID; i++) buf_printf(out, "%02x", nodes->cluster[i]);
-    buf_printf(out, "\nseed %" PRIu64 "\n", groups->map ? groups->map->route.seed : 0);
+    buf_printf(out, "\nseed %016" PRIx64 "\n", groups->map ? groups->map->route.seed : 0);
     for (uint32_t i = 0; i < nodes->n; i++) {
         const struct metanodes_node *n = &nodes->nodes[i];
         if (n->id != node && n->state != METACODE_GONE) buf_printf(out, "peer %" PRIu64 " %.*s\n", n->id, (int)n->is.peer.n, n->is.peer.p);
