@@ -60,6 +60,7 @@ void metahost_free(struct metahost *h)
 {
     if (!h) return;
     metahost_ask_fini(h);
+    metahost_question_fini(h);
     metanodes_free(h->nodes);
     metagroups_free(h->groups);
     wirecall_joiner_free(h->joiner);
@@ -336,6 +337,7 @@ void metahost_tick(struct metahost *h, uint64_t now)
         h->place_at = h->now + METAHOST_PLACE_MS;
         metahost_place(h);
     }
+    metahost_question_tick(h);
     metahost_ask_tick(h);
 }
 

@@ -58,18 +58,6 @@ void metahost_free(struct metahost *h);
 /* A new node of a new cluster: its replicas are created. Nothing for one that was here before (its log has them). */
 void metahost_found(struct metahost *h);
 
-/* What METAHOST_JOIN answers, taken apart: for the identity of the new node, and the peers that it begins with. False: that is no such text. */
-struct metahost_joined {
-    uint64_t node, seed;
-    uint8_t cluster[META_CLUSTER_ID];
-    uint32_t n_peers;
-    struct metahost_joined_peer {
-        uint64_t node;
-        char address[WIRE_ADDRESS_MAX + 1];
-    } peers[RAFTNODE_MEMBERS_MAX];
-};
-bool metahost_joined_parse(struct slice text, struct metahost_joined *out);
-
 /* ---- upcalls of raftthread_app. role, members, stranger and changed: of all groups; the others of groups 0 and 1. They note what they bring, and tick acts: metahost_next says that it should soon. (What raftnode allows within upcalls is
  * all that happens there: rewind; answers to questions.) */
 void metahost_committed(struct metahost *h, uint32_t group, const struct raftnode_entry *entries, uint32_t n);

@@ -1,4 +1,4 @@
-/* Proposals on their way, and questions.
+/* Proposals on their way, and the requests of other nodes.
  *
  * Every node has a replica of groups 0 and 1. So an answer needs no message: a proposal goes to whoever leads, again and again, until the proposer meets it in its own log. Its sequence lets it be applied once,
  * however often it got there. What a node has open at a time is within the window whose answers the states remember (cluster/metaseen.h); what is beyond waits.
@@ -14,7 +14,6 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "cluster/metahost_own.h"
-#include "cluster/metaview.h"
 
 struct metahost_proposal {
     struct metahost_proposal *next;
@@ -25,21 +24,6 @@ struct metahost_proposal {
     metahost_ask_done *done;
     void *ctx;
     struct buf entry;
-};
-
-/* A question whose answer is not there yet. */
-struct question {
-    enum metahost_question kind;
-    metahost_answer *answer;
-    void *ctx;
-};
-
-/* One that waits for a leadership. */
-struct metahost_waiter {
-    struct metahost_waiter *next;
-    struct question q;
-    uint32_t group;
-    uint64_t to, deadline, retry_at;
 };
 
 /* ---- proposals */
@@ -227,230 +211,7 @@ int metahost_ask_frame(struct metahost *h, uint64_t from, const struct wire_fram
     return rc;
 }
 
-/* ---- answers */
-
-__attribute__((format(printf, 3, 4))) static void answer(const struct question *q, int rc, const char *fmt, ...)
-{
-    struct buf text = {0};
-    va_list ap;
-    va_start(ap, fmt);
-    buf_vprintf(&text, fmt, ap);
-    va_end(ap);
-    q->answer(q->ctx, rc, buf_slice(&text));
-    buf_fini(&text);
-}
-
-static int error_of(enum meta_code code)
-{
-    static const int errors[META_CODES] = {
-        [META_STALE] = -ESTALE, [META_UNKNOWN] = -ENOENT, [META_DUPLICATE] = -EEXIST, [META_BUSY] = -EBUSY, [META_EARLY] = -EAGAIN, [META_INVALID] = -EINVAL,
-        [META_LIMIT] = -ENOSPC, [META_OLD] = -ETIMEDOUT, [META_MALFORMED] = -EINVAL, [META_FOREIGN] = -EINVAL,
-    };
-    return errors[code];
-}
-
-static void answer_done(struct metahost *h, const struct question *q, uint64_t id)
-{
-    struct buf text = {0};
-    if (q->kind == METAHOST_JOIN) metahost_joined_text(&text, h->nodes, h->groups, id);
-    if (q->kind == METAHOST_LEAVE) buf_add_str(&text, "draining");
-    if (q->kind == METAHOST_RETURN) buf_add_str(&text, "up");
-    if (q->kind == METAHOST_REMOVE) buf_add_str(&text, "gone");
-    if (q->kind == METAHOST_SET) buf_add_str(&text, "set");
-    if (q->kind == METAHOST_MOVE) buf_printf(&text, "%" PRIu64, id);
-    q->answer(q->ctx, 0, buf_slice(&text));
-    buf_fini(&text);
-}
-
-static void question_done(struct metahost *h, void *ctx, const struct meta_result *r)
-{
-    struct question *q = ctx;
-    uint32_t group = q->kind == METAHOST_MOVE ? META_MAP_GROUP : META_NODES_GROUP;
-    if (!r)
-        answer(q, -ETIMEDOUT, "it was not decided in time%s; it may yet happen", metahost_leader(h, group) ? "" : ": nobody is known to lead the cluster");
-    else if (r->code == META_DONE || (r->code == META_SAME && q->kind != METAHOST_MOVE))
-        answer_done(h, q, r->id);
-    else
-        answer(q, error_of(r->code), "%s", r->why);
-    mem_free(q);
-}
-
-/* ---- questions */
-
-static void ask_state(struct metahost *h, const struct question *q, struct metacode_entry *e, uint32_t timeout_ms)
-{
-    metahost_ask_propose(h, e, METAHOST_ASK_QUESTION, 0, timeout_ms, question_done, mem_dup(q, sizeof *q));
-}
-
-static bool any_other_is_up(const struct metahost *h, uint64_t but)
-{
-    for (uint32_t i = 0; i < h->nodes->n; i++)
-        if (h->nodes->nodes[i].id != but && h->nodes->nodes[i].state == METACODE_UP) return true;
-    return false;
-}
-
-static void ask_join(struct metahost *h, const struct question *q, const struct slice *argv, uint32_t timeout_ms)
-{
-    struct metacode_entry e = {.kind = METACODE_NODE_JOIN};
-    e.join = (struct metacode_node){.peer = argv[1], .client = argv[2], .name = argv[3].n ? argv[3] : argv[1], .zone = argv[4]};
-    if (!num_parse_u64(argv[0], &e.join.instance)) {
-        answer(q, -EINVAL, "the instance of a node is a number");
-        return;
-    }
-    const char *flaw = metacode_node_flaw(&e.join);
-    if (flaw)
-        answer(q, -EINVAL, "%s", flaw);
-    else
-        ask_state(h, q, &e, timeout_ms);
-}
-
-/* LEAVE, RETURN and REMOVE. */
-static void ask_node(struct metahost *h, const struct question *q, uint64_t id, uint32_t timeout_ms)
-{
-    const struct metanodes_node *n = metanodes_find(h->nodes, id);
-    struct metacode_entry e = {.kind = METACODE_NODE_STATE};
-    e.state.node = id;
-    e.state.from = q->kind == METAHOST_LEAVE ? METACODE_UP : METACODE_DRAINING;
-    e.state.to = q->kind == METAHOST_LEAVE ? METACODE_DRAINING : q->kind == METAHOST_RETURN ? METACODE_UP : METACODE_GONE;
-    if (q->kind == METAHOST_REMOVE && n && n->state == METACODE_UP) {
-        e.state.from = METACODE_UP;
-        e.state.dead = true;
-    }
-    if (q->kind != METAHOST_RETURN && n && n->state != METACODE_GONE && !any_other_is_up(h, id))
-        answer(q, -EINVAL, "no other node would be left");
-    else if (q->kind == METAHOST_REMOVE && metahost_alive(h, id))
-        answer(q, -EBUSY, "node %" PRIu64 " is heard of: it can leave", id);
-    else
-        ask_state(h, q, &e, timeout_ms);
-}
-
-static void ask_move(struct metahost *h, const struct question *q, const uint64_t *numbers, uint32_t timeout_ms)
-{
-    struct metacode_entry e = {.kind = METACODE_OP_BEGIN};
-    const struct metanodes_node *to = metanodes_find(h->nodes, numbers[2]);
-    e.begin.driver = h->me;
-    e.begin.plan = (struct metaops_plan){.kind = METAOPS_MOVE_REPLICA, .group = (uint32_t)numbers[0], .from = numbers[1], .to = numbers[2]};
-    if (numbers[0] < META_FIRST_DATA_GROUP)
-        answer(q, -EINVAL, "every node has a replica of groups 0 and 1");
-    else if (numbers[0] > UINT32_MAX || !metagroups_find(h->groups, (uint32_t)numbers[0]))
-        answer(q, -ENOENT, "there is no group %" PRIu64, numbers[0]);
-    else if (!numbers[1] || !numbers[2] || numbers[1] == numbers[2])
-        answer(q, -EINVAL, "a replica moves from one node to another");
-    else if (!to || to->state != METACODE_UP)
-        answer(q, -EINVAL, "node %" PRIu64 " is %s", numbers[2], to ? metacode_node_state_name(to->state) : "not known");
-    else
-        ask_state(h, q, &e, timeout_ms);
-}
-
-static void ask_setting(struct metahost *h, const struct question *q, const struct slice *argv, uint32_t timeout_ms)
-{
-    struct metacode_entry e = {.kind = METACODE_SETTING};
-    unsigned i = 0;
-    while (i < METACODE_SETTINGS && !slice_is(argv[0], metanodes_settings[i].name)) i++;
-    e.setting.setting = i;
-    if (i == METACODE_SETTINGS)
-        answer(q, -EINVAL, "there is no setting of that name");
-    else if (!num_parse_u64(argv[1], &e.setting.value))
-        answer(q, -EINVAL, "%s is a number", metanodes_settings[i].name);
-    else
-        ask_state(h, q, &e, timeout_ms);
-}
-
-static void ask_leader(struct metahost *h, const struct question *q, uint64_t group, uint64_t to, uint32_t timeout_ms)
-{
-    const struct metagroups_group *g = group <= UINT32_MAX ? metagroups_find(h->groups, (uint32_t)group) : NULL;
-    if (!g) {
-        answer(q, -ENOENT, "there is no group %" PRIu64, group);
-    } else if (meta_members_role(g->told.n ? &g->told : &g->wanted, to) != RAFTNODE_VOTER) {
-        answer(q, -EINVAL, "node %" PRIu64 " does not vote in group %u", to, g->id);
-    } else {
-        struct metahost_waiter *w = mem_zalloc(sizeof *w);
-        *w = (struct metahost_waiter){.next = h->waiters, .q = *q, .group = g->id, .to = to, .deadline = h->now + timeout_ms};
-        h->waiters = w;
-        h->dirty = true;
-    }
-}
-
-static uint64_t leader_hint(void *ctx, uint32_t group) { return metahost_leader(ctx, group); }
-static bool alive_hint(void *ctx, uint64_t node) { return metahost_alive(ctx, node); }
-
-static void ask_text(struct metahost *h, const struct question *q)
-{
-    const struct metaview_hints hints = {.ctx = h, .myself = h->me, .leader = leader_hint, .linked = alive_hint};
-    struct buf text = {0};
-    if (q->kind == METAHOST_NODES) {
-        metaview_cluster_nodes(&text, h->nodes, &hints, "0-16383");
-    } else {
-        metaview_nodes(&text, h->nodes, h->groups, &hints);
-        buf_add_byte(&text, '\n');
-        metaview_groups(&text, h->groups, &hints);
-        if (h->groups->n_ops) buf_add_byte(&text, '\n');
-        metaview_ops(&text, h->groups);
-    }
-    q->answer(q->ctx, 0, buf_slice(&text));
-    buf_fini(&text);
-}
-
-static void ask_checked(struct metahost *h, const struct question *q, const struct slice *argv, const uint64_t *numbers, uint32_t timeout_ms)
-{
-    switch (q->kind) {
-    case METAHOST_JOIN: ask_join(h, q, argv, timeout_ms); break;
-    case METAHOST_LEAVE:
-    case METAHOST_RETURN:
-    case METAHOST_REMOVE: ask_node(h, q, numbers[0], timeout_ms); break;
-    case METAHOST_MOVE: ask_move(h, q, numbers, timeout_ms); break;
-    case METAHOST_LEAD: ask_leader(h, q, numbers[0], numbers[1], timeout_ms); break;
-    case METAHOST_SET: ask_setting(h, q, argv, timeout_ms); break;
-    case METAHOST_STATUS:
-    case METAHOST_NODES: ask_text(h, q); break;
-    case METAHOST_QUESTIONS: break;
-    }
-}
-
-void metahost_ask(struct metahost *h, enum metahost_question kind, const struct slice *argv, uint32_t argc, uint32_t timeout_ms, metahost_answer *fn, void *ctx)
-{
-    static const struct {
-        uint32_t argc, numbers; /* of which so many are numbers, the first */
-    } forms[METAHOST_QUESTIONS] = {
-        [METAHOST_JOIN] = {5, 0}, [METAHOST_LEAVE] = {1, 1}, [METAHOST_RETURN] = {1, 1}, [METAHOST_REMOVE] = {1, 1}, [METAHOST_MOVE] = {3, 3}, [METAHOST_LEAD] = {2, 2}, [METAHOST_SET] = {2, 0},
-    };
-    CHECK((unsigned)kind < METAHOST_QUESTIONS);
-    const struct question q = {kind, fn, ctx};
-    uint64_t numbers[3] = {0};
-    bool good = argc == forms[kind].argc;
-    for (uint32_t i = 0; good && i < forms[kind].numbers; i++) good = num_parse_u64(argv[i], &numbers[i]);
-    if (h->failed)
-        answer(&q, -ESHUTDOWN, "this node is no part of the cluster any more");
-    else if (!good)
-        answer(&q, -EINVAL, "that takes %u arguments%s", forms[kind].argc, forms[kind].numbers ? ", which are numbers" : "");
-    else if (!metahost_founded(h) && kind != METAHOST_STATUS && kind != METAHOST_NODES)
-        answer(&q, -EAGAIN, "this node does not know the cluster yet");
-    else
-        ask_checked(h, &q, argv, numbers, timeout_ms);
-}
-
 /* ---- time */
-
-/* True: it was answered, and is out of the list. */
-static bool tick_waiter(struct metahost *h, struct metahost_waiter **at)
-{
-    struct metahost_waiter *w = *at;
-    bool leads = metahost_leader(h, w->group) == w->to;
-    if (!leads && h->now < w->deadline) {
-        if (h->now >= w->retry_at) {
-            w->retry_at = h->now + METAHOST_REST_MS;
-            metahost_ask_lead(h, w->group, w->to, "it was asked for");
-        }
-        return false;
-    }
-    *at = w->next;
-    if (leads)
-        answer(&w->q, 0, "node %" PRIu64 " leads group %u", w->to, w->group);
-    else
-        answer(&w->q, -ETIMEDOUT, "node %" PRIu64 " did not become the leader of group %u in time", w->to, w->group);
-    mem_free(w);
-    return true;
-}
 
 void metahost_ask_tick(struct metahost *h)
 {
@@ -463,8 +224,6 @@ void metahost_ask_tick(struct metahost *h)
         }
         pump(h, group);
     }
-    for (struct metahost_waiter **at = &h->waiters; *at;)
-        if (!tick_waiter(h, at)) at = &(*at)->next;
 }
 
 uint64_t metahost_ask_next(const struct metahost *h)
@@ -475,8 +234,6 @@ uint64_t metahost_ask_next(const struct metahost *h)
             if (p->deadline < next) next = p->deadline;
             if (in_window(h, group, p) && p->retry_at < next) next = p->retry_at;
         }
-    for (const struct metahost_waiter *w = h->waiters; w; w = w->next)
-        if (w->deadline < next) next = w->deadline;
     return next;
 }
 
@@ -484,10 +241,4 @@ void metahost_ask_fini(struct metahost *h)
 {
     for (uint32_t group = 0; group < META_FIRST_DATA_GROUP; group++)
         while (h->proposals[group]) finish(h, &h->proposals[group], NULL);
-    while (h->waiters) {
-        struct metahost_waiter *w = h->waiters;
-        h->waiters = w->next;
-        answer(&w->q, -ESHUTDOWN, "this node ends");
-        mem_free(w);
-    }
 }

@@ -2,10 +2,10 @@
  *
  *     metahost.c          the two states: entries, snapshots, what is published; the turn
  *     metahost_peers.c    the other nodes: who is heard of, STATUS frames, who leads what, farewells
- *     metahost_ask.c      proposals on their way, and questions
+ *     metahost_ask.c      proposals on their way, and the requests of other nodes
+ *     metahost_question.c what operators and new nodes ask
  *     metahost_tend.c     what a leader does for its own groups: members, and the steps of their moves; which replicas are here
  *     metahost_place.c    what the leaders of groups 0 and 1 do for the cluster: placement, nodes that are gone
- *     metahost_joined.c   what a new node is told
  *
  * Upcalls only note what they bring; tick acts. So everything is done at a moment when Raft can be asked for anything. */
 #pragma once
@@ -65,7 +65,7 @@ struct metahost_known_op {
 typedef void metahost_ask_done(struct metahost *h, void *ctx, const struct meta_result *r);
 
 struct metahost_proposal; /* metahost_ask.c */
-struct metahost_waiter;
+struct metahost_waiter;   /* metahost_question.c */
 
 struct metahost {
     uint64_t me, incarnation, now, started;
@@ -143,12 +143,13 @@ void metahost_ask_say_gone(struct metahost *h, uint64_t peer); /* to a node that
 /* Hands leadership of a group over, or asks its leader to. */
 void metahost_ask_lead(struct metahost *h, uint32_t group, uint64_t to, const char *why);
 
+/* ---- metahost_question.c */
+void metahost_question_tick(struct metahost *h);
+void metahost_question_fini(struct metahost *h);
+
 /* ---- metahost_tend.c */
 void metahost_tend(struct metahost *h);
 
 /* ---- metahost_place.c */
 void metahost_place(struct metahost *h);
 void metahost_place_gone(struct metahost *h); /* declares nodes gone */
-
-/* ---- metahost_joined.c */
-void metahost_joined_text(struct buf *out, const struct metanodes *nodes, const struct metagroups *groups, uint64_t node);

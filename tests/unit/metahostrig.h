@@ -377,6 +377,14 @@ static const struct metahost_calls metahostrig_calls = {.propose = metahostrig_p
                                                         .change = metahostrig_change, .look = metahostrig_look, .rewind = metahostrig_rewind, .peer_put = metahostrig_peer_put,
                                                         .peer_del = metahostrig_peer_del, .send = metahostrig_send, .map = metahostrig_map, .failed = metahostrig_failed};
 
+static inline void metahostrig_describe(struct metahostrig_node *n, uint64_t id)
+{
+    snprintf(n->text[0], 48, "10.0.0.%u:7001", (unsigned)id);
+    snprintf(n->text[1], 48, "10.0.0.%u:6379", (unsigned)id);
+    snprintf(n->text[2], 48, "n%u", (unsigned)id);
+    n->is = (struct metacode_node){.instance = 100 + id, .peer = slice_str(n->text[0]), .client = slice_str(n->text[1]), .name = slice_str(n->text[2]), .zone = SLICE("")};
+}
+
 /* Starts a node; after a crash from its snapshots and its log. */
 static inline void metahostrig_start(struct metahostrig *r, uint64_t id)
 {
@@ -386,12 +394,7 @@ static inline void metahostrig_start(struct metahostrig *r, uint64_t id)
     bool fresh = !n->exists;
     n->rig = r;
     n->id = id;
-    if (fresh) {
-        snprintf(n->text[0], 48, "10.0.0.%u:7001", (unsigned)id);
-        snprintf(n->text[1], 48, "10.0.0.%u:6379", (unsigned)id);
-        snprintf(n->text[2], 48, "n%u", (unsigned)id);
-        n->is = (struct metacode_node){.instance = 100 + id, .peer = slice_str(n->text[0]), .client = slice_str(n->text[1]), .name = slice_str(n->text[2]), .zone = SLICE("")};
-    }
+    metahostrig_describe(n, id);
     for (uint32_t i = 0; i < r->founders; i++) founders[i] = r->nodes[i + 1].is;
     struct metaplace_cluster c = {.id = "a cluster of ou", .seed = 7, .default_mode = SPACE_BUCKET, .shards = r->shards, .replication = r->replication, .nodes = founders, .n_nodes = r->founders};
     struct metahost_options o = {.node = id, .incarnation = ++n->incarnation, .now = r->now, .seed = rng_u64(&r->rng), .cluster = "a cluster of ou", .me = n->is,
@@ -496,13 +499,7 @@ static inline struct metahostrig *metahostrig_new(uint32_t founders, uint32_t sh
     r->replication = 3;
     rng_init(&r->rng, seed);
     slog_open(&r->log, getenv("METAHOSTRIG_LOG"), SLOG_TEXT, getenv("METAHOSTRIG_LOG") ? SLOG_DEBUG : (enum slog_level)99);
-    for (uint64_t id = 1; id <= founders; id++) { /* the list is the same on all */
-        struct metahostrig_node *n = &r->nodes[id];
-        snprintf(n->text[0], 48, "10.0.0.%u:7001", (unsigned)id);
-        snprintf(n->text[1], 48, "10.0.0.%u:6379", (unsigned)id);
-        snprintf(n->text[2], 48, "n%u", (unsigned)id);
-        n->is = (struct metacode_node){.instance = 100 + id, .peer = slice_str(n->text[0]), .client = slice_str(n->text[1]), .name = slice_str(n->text[2]), .zone = SLICE("")};
-    }
+    for (uint64_t id = 1; id <= founders; id++) metahostrig_describe(&r->nodes[id], id); /* the list is the same on all */
     for (uint64_t id = 1; id <= founders; id++) metahostrig_start(r, id);
     return r;
 }
