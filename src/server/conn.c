@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "server/admit.h"
 #include "server/front.h"
+#include "server/relay.h"
 #include "server/snapcmd.h"
 #include "server/stats.h"
 #include "server/subscribe.h"
@@ -133,6 +134,7 @@ void conn_close(struct conn *c)
     struct front *f = c->front;
     c->closing = true;
     if (c->stream.closed) return;
+    if (unlikely(c->wave != NULL)) relay_forget(c);
     if (c->away || c->ready) { /* its task comes home, or its turn comes, first */
         stream_read(f->loop, &c->stream, false);
         return;
@@ -237,7 +239,6 @@ static struct batch *open_batch(struct conn *c)
     struct batch *b = front_batch(c->front);
     b->task.home = c->front->worker.id;
     b->task.session = c;
-    b->task.finish = came_home;
     b->task.served = served;
     return b;
 }
@@ -406,16 +407,24 @@ static void served(struct worker *w, struct waiter *wt)
     else front_ready(c->front, c);
 }
 
+void conn_prepare_task(struct conn *c, uint32_t end)
+{
+    struct task *t = &c->batch->task;
+    t->end = end;
+    t->finish = came_home;
+    t->db = c->db;
+    t->resp = c->resp;
+    t->no_touch = c->no_touch;
+    t->stale = c->stale;
+    t->out = &c->out;
+    t->out_max = c->out.len + OUTPUT_SLICE;
+}
+
 /* Runs requests [pos, end) of the batch. False: the task is away. */
 static bool run_task(struct conn *c, uint32_t end)
 {
     struct task *t = &c->batch->task;
-    t->end = end;
-    t->db = c->db;
-    t->resp = c->resp;
-    t->no_touch = c->no_touch;
-    t->out = &c->out;
-    t->out_max = c->out.len + OUTPUT_SLICE;
+    conn_prepare_task(c, end);
     c->away = true;
     if (!task_start(&c->front->worker, t) || unlikely(c->errand)) return false;
     c->away = false;
@@ -442,15 +451,24 @@ static void came_home(struct worker *w, struct task *t)
     else front_ready(front_of(w), c);
 }
 
-void conn_errand_done(struct conn *c, struct slice answer)
+/* What it was away for is answered. */
+static void come_back(struct conn *c)
 {
-    c->away = c->errand = false;
-    buf_add_slice(&c->out, answer);
+    c->away = false;
     settle_reply(c, NULL, c->reply_from);
     take_pushes(c);
     if (c->closing) conn_close(c);
     else front_ready(c->front, c);
 }
+
+void conn_errand_done(struct conn *c, struct slice answer)
+{
+    c->errand = false;
+    buf_add_slice(&c->out, answer);
+    come_back(c);
+}
+
+void conn_wave_over(struct conn *c) { come_back(c); }
 
 /* How many requests from pos on can go as one task: all that are plainly admitted. 0: the first was answered, or must wait. */
 static uint32_t admitted_run(struct conn *c, bool *wait)
@@ -470,6 +488,22 @@ static uint32_t admitted_run(struct conn *c, bool *wait)
     return i - t->pos;
 }
 
+/* In a cluster: of n requests from pos on, how many go the way of the first, by relay or not. */
+static uint32_t one_way(const struct conn *c, uint32_t n)
+{
+    uint32_t pos = c->batch->task.pos, i = 1;
+    bool by_relay = relay_wants(c, pos);
+    while (i < n && relay_wants(c, pos + i) == by_relay) i++;
+    return i;
+}
+
+/* Runs requests [pos, end), which go one way. False: the connection is away. */
+static bool run_requests(struct conn *c, uint32_t end)
+{
+    if (likely(!server_of(c)->relay) || !relay_wants(c, c->batch->task.pos)) return run_task(c, end);
+    return relay_run(c, end);
+}
+
 /* One step through the batch. False: stop for now (away, waiting, paused, closing). */
 static bool run_some(struct conn *c)
 {
@@ -478,13 +512,14 @@ static bool run_some(struct conn *c)
     bool wait = false;
     uint32_t n = admitted_run(c, &wait);
     if (wait) return false;
+    if (unlikely(server_of(c)->relay && n > 1)) n = one_way(c, n);
     const struct command *last = n ? t->requests[t->pos + n - 1].cmd : NULL;
     if (n == 0) {
         t->pos++; /* answered or queued */
     } else {
         __atomic_store_n(&c->last_command, last, __ATOMIC_RELAXED);
         STAT_ADD(c->commands, n);
-        if (!run_task(c, t->pos + n)) return false;
+        if (!run_requests(c, t->pos + n)) return false;
     }
     if (c->waiter) return false;
     settle_reply(c, last, c->reply_from);

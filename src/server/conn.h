@@ -14,6 +14,7 @@
 
 struct front;
 struct subscriptions;
+struct wave;
 struct export;
 
 enum reply_mode { REPLY_ON, REPLY_OFF, REPLY_SKIP_NEXT, REPLY_SKIP }; /* SKIP_NEXT: from the next command on */
@@ -65,7 +66,7 @@ struct conn {
     uint8_t reply_mode;
     bool authenticated;
     bool ready;             /* on the front's ready list */
-    bool away;              /* the task is on its way */
+    bool away;              /* the task is on its way, or its wave is (server/relay.h) */
     bool errand;            /* T: it is so because of an errand (server/errands.h) */
     bool ended;             /* the peer sent its last byte */
     bool closing;           /* close as soon as nothing is under way */
@@ -74,10 +75,12 @@ struct conn {
     bool held;              /* its replies wait for the log; it is on the front's list of such */
     bool in_multi;          /* T */
     bool no_evict, no_touch;
+    bool stale;             /* in a cluster: its reads are content with what this node's replica has */
     bool is_unix;
     atomic_bool killed;     /* CLIENT KILL has sent for it: nobody sees it any more */
     struct multi multi;       /* T */
     struct watch_set watches; /* T */
+    struct wave *wave;        /* server/relay.h; NULL: none */
     struct export *export;    /* T: server/exporter.h; NULL: none */
     struct waiter *waiter;    /* its command waits for a key; changes under the front's lock */
     int64_t deadline_ms;      /* in the front's timer heap */
@@ -104,6 +107,9 @@ void conn_close(struct conn *c); /* now or as soon as possible */
 void conn_freed(struct conn *c); /* the loop has let go of it */
 
 void conn_errand_done(struct conn *c, struct slice answer); /* of the command that it was away for */
+/* Sets the batch's task up to run requests [pos, end). */
+void conn_prepare_task(struct conn *c, uint32_t end);
+void conn_wave_over(struct conn *c); /* that it was away for: the answers are in its output */
 void conn_timeout(struct conn *c); /* its deadline has come */
 /* CLIENT UNBLOCK: ends a wait that the caller has claimed (wait_claim), as by timeout or with an error. */
 void conn_unblock(struct conn *c, bool with_error);

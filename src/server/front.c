@@ -13,6 +13,7 @@
 #include "server/pause.h"
 #include "server/rangekeeper.h"
 #include "server/recover.h"
+#include "server/relay.h"
 #include "server/sampler.h"
 #include "server/subscribe.h"
 #include "shard/journal.h"
@@ -365,6 +366,8 @@ static int sleep_ms(struct front *f)
     int slice_ms = f->worker.id == 0 ? topology_wait_ms(f->server->topology) : -1;
     if (slice_ms >= 0 && f->worker.now_ms + slice_ms < until) until = f->worker.now_ms + slice_ms;
     int64_t ms = until - f->worker.now_ms;
+    int relay_ms = f->relay ? relay_wait_ms(f) : -1;
+    if (relay_ms >= 0 && relay_ms < ms) ms = relay_ms;
     return ms < 0 ? 0 : (int)ms;
 }
 
@@ -383,6 +386,7 @@ static void turn(struct front *f)
     cron(f);
     run_ready(f);
     if (f->held) journal_hurry(f->server->journal, w);
+    if (unlikely(f->relay != NULL)) relay_turn(f);
 }
 
 static void *run(void *arg)

@@ -9,6 +9,7 @@
 #include "server/server.h"
 #include "shard/engine.h"
 
+struct relay_front;
 struct topics;
 
 struct listener_socket {
@@ -37,6 +38,7 @@ struct front {
     const struct command *last_command;
     struct conn **timers; /* a heap by deadline_ms */
     uint32_t n_timers, cap_timers;
+    struct relay_front *relay; /* in a cluster: its part of server/relay.h; NULL: none */
     struct topics *topics; /* local subscribers: server/subscribe.h */
     int64_t next_cron_ms;
     uint64_t cron_count;

@@ -9,6 +9,7 @@
  *   -CLUSTERDOWN   nobody leads the group for as long as the time-out: nothing happened
  *   -UNCERTAIN     the connection to the leader broke, or it lost its place, while a write was under way: it may have happened
  *   -CROSSSHARD    the keys of one command are in different groups: nothing happened
+ *   -TRYAGAIN      the leader lost its place between two commands of a pipeline, and the later one happened: this one did not, and cannot any more in its order
  * A read whose fate is unknown is simply asked again.
  *
  * Guests are waves of other nodes: requests that came in a message, run here as one task or bounced, never sent on.
@@ -29,6 +30,7 @@ struct server;
 struct relay *relay_new(struct server *s); /* before the fronts start; kept in s->relay */
 void relay_free(struct relay *r);          /* after they have ended */
 void relay_set_node(struct relay *r, struct node *n); /* before they start */
+void relay_set_timeout(struct relay *r, uint32_t ms); /* of requests that nobody can run; any thread. 5 seconds unless told */
 
 /* ---- a front's thread */
 

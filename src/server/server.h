@@ -28,6 +28,7 @@ struct recovery;
 struct snapserve;
 struct publisher;
 struct exporter;
+struct relay;
 
 struct server {
     struct config *config;
@@ -48,6 +49,7 @@ struct server {
     struct publisher *publisher;       /* server/publisher.h */
     struct exporter *exporter;         /* server/exporter.h */
     struct snapserve *snapserve;       /* server/snapserve.h; NULL: the server is a live one */
+    struct relay *relay;               /* server/relay.h; NULL: no node of a cluster */
     struct pubsub *pubsub;
     struct slowlog *slowlog;
     struct sampler *sampler;

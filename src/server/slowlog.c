@@ -131,6 +131,10 @@ static void add_args(struct slow_entry *e, const struct exec *x)
 
 static void add_client(struct slow_entry *e, const struct conn *c)
 {
+    if (!c) { /* of another node of the cluster */
+        e->peer = e->name = add_text(e, slice_str(""));
+        return;
+    }
     e->peer = add_text(e, slice_str(c->peer));
     pthread_mutex_lock(&c->front->lock);
     e->name = add_text(e, slice_str(c->name ? c->name : ""));

@@ -24,7 +24,7 @@ enum {
 struct hold {
     struct seat *seat;    /* NULL: nothing is waited for */
     size_t reply_end;     /* where its reply ends in the task's output; it begins where the one before it ends */
-    bool bounced;         /* nothing happened, and there is no reply */
+    bool bounced;         /* nothing happened, and what may be there of a reply is none; the task ended here, so that those behind it do not overtake it */
     bool wrote;           /* its ops are in the entry `sequence`; else it may have shown what is */
     uint64_t reign;       /* of this node over the group */
     uint64_t sequence;    /* of the group's entries here */

@@ -172,6 +172,15 @@ static struct hold *add_hold(struct task *t)
     return h;
 }
 
+/* It goes elsewhere. Those behind it wait, so that they do not overtake it: the task ends here. */
+static void end_at_bounce(struct task *t) { t->end = t->pos + 1; }
+
+static void bounce(struct task *t)
+{
+    add_hold(t)->bounced = true;
+    end_at_bounce(t);
+}
+
 static bool is_admitted(const struct worker *w, const struct task *t, const struct shard *s)
 {
     const struct seating *seating = w->engine->seating;
@@ -185,6 +194,7 @@ static void note_hold(const struct worker *w, struct task *t, const struct shard
     const struct request *r = &t->requests[t->pos];
     struct hold *h = add_hold(t);
     if (r->group != SEATING_NO_GROUP) seating->ran(seating->ctx, t, r, s, x, h);
+    if (unlikely(h->bounced)) end_at_bounce(t);
 }
 
 /* ---- */
@@ -519,7 +529,7 @@ static bool run_on(struct worker *w, struct task *t, struct shard *s)
         if (thaw_may_need(t, s)) cold = thaw_prepare(w, t);
         if (unlikely(cold == THAW_AWAY)) break;
         if (unlikely(cold == THAW_UNREADABLE)) answer_unreadable(w, t);
-        else if (unlikely(w->engine->seating != NULL) && !is_admitted(w, t, s)) add_hold(t)->bounced = true;
+        else if (unlikely(w->engine->seating != NULL) && !is_admitted(w, t, s)) bounce(t);
         else go_on = run_request(w, t, s);
         cold = THAW_READY;
         step(t);
@@ -630,7 +640,7 @@ static bool run_many(struct worker *w, struct task *t, const struct shard *keep)
     bool go_on = true;
     const struct shard *seat = w->engine->seating && n == 1 ? &shards[ids[0]] : NULL;
     if (unlikely(cold == THAW_UNREADABLE)) answer_unreadable(w, t);
-    else if (unlikely(w->engine->seating && !t->with_all && !is_admitted(w, t, seat))) add_hold(t)->bounced = true;
+    else if (unlikely(w->engine->seating && !t->with_all && !is_admitted(w, t, seat))) bounce(t);
     else go_on = run_request(w, t, seat);
     for (uint32_t i = 0; i < n; i++) {
         struct shard *s = &shards[ids[i]];

@@ -1,0 +1,278 @@
+/* Guests: messages of other nodes. Their commands run as one task, in order, up to the first that bounces or until the answers are long enough; when all that ran have their outcome, one message answers for all.
+ * Nothing is sent on from here. */
+#include "server/relay_parts.h"
+
+#include <stddef.h>
+
+#include "base/mem.h"
+
+enum {
+    ANSWER_SLICE = 1024 * 1024,       /* bytes of answers, then the rest of the commands has to come again */
+    REPLY_MAX = 512 * 1024 * 1024,    /* of one command: beyond it, it is an error */
+    SPARE_BYTES = 64 * 1024,          /* buffers larger than this are not kept */
+    SPARE_ARGS = 4096,
+};
+
+struct command_of_guest {
+    bool refused;  /* it has not run: the reply is in `errors` */
+    size_t at, n;
+};
+
+struct guest {
+    struct task task; /* first: a task of a guest is the guest; its requests are the commands that were not refused */
+    struct guest *next, **back; /* of the front's, or of the spare ones */
+    struct relay_front *rf;
+    struct relay_letter *letter; /* its bytes are the arguments */
+    struct wirecall_request call;
+    struct slice *argv;
+    uint32_t argv_room;
+    struct command_of_guest *commands;
+    uint32_t n, cap;
+    struct buf out, errors;
+    uint32_t settled; /* holds that have their outcome */
+    bool running;
+    int64_t deadline_ms;
+};
+
+/* ---- life */
+
+static struct guest *guest_new(struct relay_front *rf, struct relay_letter *l)
+{
+    struct guest *g = rf->spare_guests;
+    if (g) rf->spare_guests = g->next;
+    else g = mem_zalloc(sizeof *g);
+    g->rf = rf;
+    g->letter = l;
+    g->next = rf->guests;
+    g->back = &rf->guests;
+    if (g->next) g->next->back = &g->next;
+    rf->guests = g;
+    return g;
+}
+
+static void guest_fini(struct guest *g)
+{
+    task_fini(&g->task);
+    buf_fini(&g->out);
+    buf_fini(&g->errors);
+    mem_free(g->argv);
+    mem_free(g->commands);
+    mem_free(g);
+}
+
+static void guest_put(struct guest *g)
+{
+    struct relay_front *rf = g->rf;
+    *g->back = g->next;
+    if (g->next) g->next->back = g->back;
+    mem_free(g->letter);
+    if (g->out.cap > SPARE_BYTES || g->argv_room > SPARE_ARGS) { /* grew large once: not kept */
+        guest_fini(g);
+        return;
+    }
+    task_clear(&g->task);
+    g->out.len = g->errors.len = 0;
+    g->n = g->settled = 0;
+    g->next = rf->spare_guests;
+    rf->spare_guests = g;
+}
+
+void relay_guest_fini(struct relay_front *rf)
+{
+    while (rf->guests) guest_put(rf->guests);
+    while (rf->spare_guests) {
+        struct guest *g = rf->spare_guests;
+        rf->spare_guests = g->next;
+        guest_fini(g);
+    }
+}
+
+/* ---- the answer */
+
+static enum wirecall_status status_of(const struct guest *g, const struct hold *h)
+{
+    if (h->bounced) return WIRECALL_NOT_LEADER;
+    switch (relay_outcome(g->rf, h)) {
+    case SEAT_DONE: return WIRECALL_DONE;
+    case SEAT_LOST: return WIRECALL_MUSTRETRY;
+    case SEAT_UNCERTAIN: return WIRECALL_UNCERTAIN;
+    case SEAT_WAIT: break;
+    }
+    return h->wrote ? WIRECALL_UNCERTAIN : WIRECALL_MUSTRETRY; /* given up */
+}
+
+static void add_too_long(struct buf *to, const struct hold *h)
+{
+    struct buf line = {0};
+    struct reply r = {.out = &line, .resp = 2};
+    reply_errorf(&r, "ERR the reply is too long to be passed from node to node%s", h->wrote ? "; the command was executed" : "");
+    relay_code_add_answer(to, WIRECALL_DONE, buf_slice(&line));
+    buf_fini(&line);
+}
+
+static void add_reply(struct guest *g, struct buf *to, uint32_t k)
+{
+    const struct hold *h = &g->task.holds[k];
+    size_t from = k ? h[-1].reply_end : 0;
+    enum wirecall_status status = status_of(g, h);
+    struct slice reply = slice_of(g->out.p + from, h->reply_end - from);
+    if (status == WIRECALL_DONE && reply.n > REPLY_MAX) add_too_long(to, h);
+    else relay_code_add_answer(to, status, status == WIRECALL_DONE ? reply : slice_of(NULL, 0));
+}
+
+static uint64_t leader_after_bounce(const struct guest *g)
+{
+    const struct relay_cluster *c = &g->rf->relay->cluster;
+    const struct task *t = &g->task;
+    if (!t->n_holds || !t->holds[t->n_holds - 1].bounced) return 0;
+    uint64_t leader = c->leader(c->ctx, t->requests[t->n_holds - 1].group);
+    return leader == c->self ? 0 : leader; /* it asked here because it thought so, too */
+}
+
+static void answer(struct guest *g)
+{
+    struct buf body = {0};
+    uint32_t k = 0;
+    for (uint32_t i = 0; i < g->n; i++) {
+        const struct command_of_guest *c = &g->commands[i];
+        if (c->refused) relay_code_add_answer(&body, WIRECALL_DONE, slice_of(g->errors.p + c->at, c->n));
+        else if (k < g->task.n_holds) add_reply(g, &body, k++);
+        else relay_code_add_answer(&body, WIRECALL_TRYAGAIN, slice_of(NULL, 0));
+    }
+    struct wirecall_answer a = {.id = g->call.id, .status = WIRECALL_DONE, .leader = leader_after_bounce(g), .reply = buf_slice(&body)};
+    wirecall_add_answer(&relay_peer(g->rf, g->letter->from)->frames, g->letter->group, &a);
+    buf_fini(&body);
+    guest_put(g);
+}
+
+/* True: every hold has its outcome. */
+static bool is_over(struct guest *g)
+{
+    while (g->settled < g->task.n_holds) {
+        const struct hold *h = &g->task.holds[g->settled];
+        if (!h->bounced && relay_outcome(g->rf, h) == SEAT_WAIT) return false;
+        g->settled++;
+    }
+    return true;
+}
+
+/* ---- the commands */
+
+static void __attribute__((format(printf, 3, 4))) refuse(struct guest *g, struct command_of_guest *c, const char *fmt, ...)
+{
+    struct buf text = {0};
+    struct reply r = {.out = &g->errors, .resp = g->call.resp};
+    va_list ap;
+    va_start(ap, fmt);
+    buf_vprintf(&text, fmt, ap);
+    va_end(ap);
+    buf_add_byte(&text, '\0');
+    c->refused = true;
+    c->at = g->errors.len;
+    reply_error(&r, text.p);
+    c->n = g->errors.len - c->at;
+    buf_fini(&text);
+}
+
+/* As admit_request refuses it to a client of this node. */
+static bool is_refused(struct guest *g, struct command_of_guest *c, const struct command *cmd)
+{
+    const struct server *s = g->rf->relay->server;
+    int error = atomic_load_explicit(&s->write_error, memory_order_relaxed);
+    int64_t limit = CONFIG_NUM(s->config, maxmemory);
+    if (cmd->flags & CMD_DENYOOM && limit > 0 && server_used_bytes(s) > (uint64_t)limit) refuse(g, c, "OOM command not allowed when used memory > 'maxmemory'.");
+    else if (error && cmd->flags & CMD_WRITE) refuse(g, c, "MISCONF Errors writing to the log: %s. Writes are refused, reads go on.", strerror(-error));
+    else return false;
+    return true;
+}
+
+static void add_command(struct guest *g, const struct slice *argv, uint32_t argc)
+{
+    const struct engine *e = g->rf->front->worker.engine;
+    if (g->n == g->cap) {
+        g->cap = g->cap ? g->cap * 2 : 16;
+        g->commands = mem_resize(g->commands, g->cap * sizeof *g->commands);
+    }
+    struct command_of_guest *c = &g->commands[g->n++];
+    *c = (struct command_of_guest){0};
+    const struct command *cmd = command_find(e->commands, argv[0]);
+    const char *why = cmd ? relay_unfit(cmd) : NULL;
+    if (!cmd) refuse(g, c, "ERR unknown command '%.*s' on the node that leads its shard", (int)(argv[0].n < 128 ? argv[0].n : 128), argv[0].p);
+    else if (!command_arity_ok(cmd, argc)) refuse(g, c, "ERR wrong number of arguments for '%s' command", cmd->name);
+    else if (why) refuse(g, c, "ERR %s is not available in a cluster: it %s", cmd->name, why);
+    if (c->refused || is_refused(g, c, cmd)) return;
+    uint32_t group = task_add(&g->task, e, cmd, argv, argc)->group;
+    if (group != SEATING_MIXED && group != SEATING_NO_GROUP) return;
+    g->task.n_requests--; /* its arguments stay, and are passed over */
+    refuse(g, c, "CROSSSHARD keys of one command are in different shards: nothing was done");
+}
+
+/* False: the message makes no sense. */
+static bool read_commands(struct guest *g)
+{
+    if (wirecall_get_request(slice_of(g->letter->bytes, g->letter->n), &g->call, &g->argv, &g->argv_room) < 0) return false;
+    if (g->call.flags & RELAY_PING) return true;
+    struct relay_head h;
+    uint32_t at = 0;
+    while (at < g->call.argc) {
+        if (!relay_code_head(g->argv, g->call.argc, &at, &h)) return false;
+        add_command(g, g->argv + at, h.argc);
+        at += h.argc;
+    }
+    return g->call.db < STORE_DBS;
+}
+
+static void ran(struct guest *g)
+{
+    g->running = false;
+    relay_listen(g->rf);
+    if (is_over(g)) answer(g);
+}
+
+static void came_home(struct worker *w, struct task *t) { ran((struct guest *)t); }
+
+static void start(struct guest *g)
+{
+    struct task *t = &g->task;
+    t->home = g->rf->front->worker.id;
+    t->finish = came_home;
+    t->session = NULL;
+    t->db = (uint16_t)g->call.db;
+    t->resp = g->call.resp;
+    t->no_touch = g->call.flags & RELAY_NO_TOUCH;
+    t->out = &g->out;
+    t->out_max = ANSWER_SLICE;
+    t->pos = 0;
+    t->end = t->n_requests;
+    g->running = true;
+    if (task_start(&g->rf->front->worker, t)) ran(g);
+}
+
+void relay_guest_begin(struct relay_front *rf, struct relay_letter *l)
+{
+    struct guest *g = guest_new(rf, l);
+    if (!read_commands(g)) {
+        guest_put(g); /* its asker's time-out says so */
+        return;
+    }
+    STAT_ADD(rf->counts.guests, g->n);
+    g->deadline_ms = relay_now_ms() + atomic_load_explicit(&rf->relay->timeout_ms, memory_order_relaxed);
+    if (atomic_load_explicit(&rf->relay->server->loading, memory_order_acquire)) answer(g); /* nothing was tried */
+    else start(g);
+}
+
+void relay_guest_news(struct relay_front *rf)
+{
+    for (struct guest *g = rf->guests, *next; g; g = next) {
+        next = g->next;
+        if (!g->running && is_over(g)) answer(g);
+    }
+}
+
+void relay_guest_time(struct relay_front *rf, int64_t now_ms)
+{
+    for (struct guest *g = rf->guests, *next; g; g = next) {
+        next = g->next;
+        if (!g->running && now_ms >= g->deadline_ms) answer(g);
+    }
+}

@@ -1,0 +1,153 @@
+/* What the parts of the relay (server/relay.h) share: relay.c has its life and the threads' meeting points, relay_wave.c the waves of clients, relay_guest.c the requests of other nodes,
+ * relay_code.c the messages, relay_node.c the real cluster.
+ *
+ * Everything of a struct relay_front belongs to its front's thread, but for what is marked. */
+#pragma once
+#include <stdatomic.h>
+
+#include "base/buf.h"
+#include "cluster/seat.h"
+#include "cluster/wirecall.h"
+#include "server/front.h"
+#include "server/relay.h"
+#include "shard/seating.h"
+#include "shard/task.h"
+
+enum {
+    RELAY_ARGS_MAX = 8 * 1024 * 1024,    /* bytes of one command's arguments, and from where on a message is full */
+    RELAY_ARG_COST = 8,                  /* of each argument, besides its bytes: so that there cannot be too many for a message */
+    RELAY_TIMEOUT_MS = 5000,
+    RELAY_STOP_MS = 1000,                /* what is under way when the server stops has so long */
+};
+
+/* The cluster, as far as the relay needs it: relay_set_node gives that of a node, tests have their own. Any thread. */
+struct relay_cluster {
+    void *ctx;
+    uint64_t self;                                                        /* this node's number */
+    bool (*serves)(void *ctx, uint32_t group);                            /* seats_serves */
+    uint64_t (*leader)(void *ctx, uint32_t group);                        /* node_leader */
+    void (*leader_is)(void *ctx, uint32_t group, uint64_t leader);
+    enum seat_outcome (*outcome)(void *ctx, const struct hold *h);
+    void (*hurry)(void *ctx);
+    void (*send)(void *ctx, uint64_t peer, struct slice frames);
+};
+
+struct relay_message;
+struct wave;
+struct guest;
+
+/* A node that something was sent to. Frames that are sent while it cannot be reached vanish without a word, so nothing goes there until it has answered a ping. */
+struct relay_peer {
+    uint64_t id;
+    struct buf frames; /* of this turn */
+    bool reached;      /* it has answered a ping that went since the connection broke */
+    uint64_t ping;     /* the number of the last one; 0: none */
+    int64_t ping_ms;   /* and when it went */
+};
+
+struct relay_counts { /* one writer, read by anyone: relaxed */
+    uint64_t waves, here, forwarded, bounced, retried, guests, uncertain, timed_out;
+};
+
+struct relay_place {
+    uint64_t round; /* it is of another one: not known */
+    uint64_t node;
+};
+
+struct relay_front {
+    struct relay *relay;
+    struct front *front;
+    struct relay_peer *peers;
+    uint32_t n_peers;
+    struct relay_message **slots; /* messages under way, by the slot that is in their number */
+    uint32_t n_slots, cap_slots;
+    uint32_t *free_slots, n_free;
+    uint32_t serial;
+    struct wave *waves, *spare_waves;
+    struct guest *guests, *spare_guests;
+    struct slice *argv; /* scratch, for messages */
+    uint32_t cap_argv;
+    struct buf heads;
+    struct task finder; /* scratch, for finding groups again */
+    struct relay_place *places; /* of groups, in this round */
+    uint32_t n_places;
+    uint64_t round;
+    int64_t look_ms;    /* when waves and guests are looked at for the sake of time; INT64_MAX: nothing is under way */
+    bool hurry;         /* there are new holds */
+    struct mail told_mail;
+    atomic_bool told;     /* that mail is on its way */
+    atomic_bool listens;  /* any thread: there are holds to look at when the raft thread has news */
+    struct relay_counts counts;
+};
+
+struct relay {
+    struct server *server;
+    struct relay_cluster cluster;
+    struct relay_front *fronts; /* [engine->n_workers] */
+    uint32_t n_fronts;
+    _Atomic uint32_t timeout_ms;
+};
+
+/* ---- relay.c */
+
+void relay_set_cluster(struct relay *r, const struct relay_cluster *c);
+int64_t relay_now_ms(void); /* of a clock that does not go back */
+struct relay_peer *relay_peer(struct relay_front *rf, uint64_t id);
+void relay_look_at(struct relay_front *rf, int64_t when_ms); /* at the latest */
+/* There are holds now: from here on news of them come, so they are to be looked at (again) after this. */
+void relay_listen(struct relay_front *rf);
+
+static inline enum seat_outcome relay_outcome(const struct relay_front *rf, const struct hold *h)
+{
+    return h->seat ? rf->relay->cluster.outcome(rf->relay->cluster.ctx, h) : SEAT_DONE;
+}
+
+/* Why a command cannot go by relay at all; NULL: it can. */
+const char *relay_unfit(const struct command *cmd);
+size_t relay_args_bytes(const struct slice *argv, uint32_t argc);
+
+/* ---- relay_wave.c */
+
+void relay_wave_answered(struct relay_front *rf, uint64_t from, struct slice message);
+void relay_wave_peer_down(struct relay_front *rf, uint64_t peer);
+void relay_wave_news(struct relay_front *rf); /* some hold may have its outcome */
+void relay_wave_time(struct relay_front *rf, int64_t now_ms);
+void relay_wave_fini(struct relay_front *rf);
+
+/* ---- relay_guest.c */
+
+struct relay_letter { /* a message of another node, on its way from the raft thread to a front */
+    struct mail mail;
+    uint64_t from;
+    uint32_t group;
+    uint32_t n;
+    char bytes[];
+};
+
+void relay_guest_begin(struct relay_front *rf, struct relay_letter *l); /* takes l */
+void relay_guest_news(struct relay_front *rf);
+void relay_guest_time(struct relay_front *rf, int64_t now_ms);
+void relay_guest_fini(struct relay_front *rf);
+
+/* ---- relay_code.c */
+
+enum { RELAY_PING = 1, RELAY_NO_TOUCH = 2 }; /* flags of a request */
+
+struct relay_head { /* of a command in a message */
+    uint32_t argc, group;
+};
+void relay_code_add_head(struct buf *out, struct relay_head h);
+/* The head at argv[*at], which moves on to the command's first argument; false: there is none, or its arguments are not all there. */
+bool relay_code_head(const struct slice *argv, uint32_t argc, uint32_t *at, struct relay_head *h);
+enum { RELAY_HEAD_BYTES = 8 };
+
+/* Answers: one for each command of the message, in order. */
+void relay_code_add_answer(struct buf *out, enum wirecall_status status, struct slice reply);
+/* Takes the first; false: it is none. */
+bool relay_code_answer(struct slice *answers, enum wirecall_status *status, struct slice *reply);
+
+/* Numbers of messages: the asking front, its slot, and a serial number that tells it from those that had the slot before. */
+uint64_t relay_code_id(uint32_t front, uint32_t slot, uint32_t serial);
+uint32_t relay_code_front(uint64_t id);
+uint32_t relay_code_slot(uint64_t id);
+bool relay_code_message_id(struct slice message, uint64_t *id); /* of a whole request or answer; false: it is too short */
