@@ -8,7 +8,7 @@
 
 enum {
     ANSWER_SLICE = 1024 * 1024,       /* bytes of answers, then the rest of the commands has to come again */
-    REPLY_MAX = 512 * 1024 * 1024,    /* of one command: beyond it, it is an error */
+    REPLY_MAX = 64 * 1024 * 1024,     /* of one command: beyond it, it is an error */
     SPARE_BYTES = 64 * 1024,          /* buffers larger than this are not kept */
     SPARE_ARGS = 4096,
 };

@@ -437,8 +437,8 @@ static void start_own(struct wave *w)
 
 /* ---- a round */
 
-/* A node that was not heard of since its connection broke is asked whether it is there. */
-static bool is_reached(struct relay_front *rf, uint64_t peer, int64_t now_ms)
+/* A node that was not heard of since its connection broke is asked whether it is there; by its relay, which has the messages of data groups. */
+static bool is_reached(struct relay_front *rf, uint64_t peer, uint32_t group, int64_t now_ms)
 {
     struct relay_peer *p = relay_peer(rf, peer);
     if (likely(p->reached)) return true;
@@ -446,7 +446,7 @@ static bool is_reached(struct relay_front *rf, uint64_t peer, int64_t now_ms)
         struct slice none = {0};
         p->ping = relay_code_id(rf->front->worker.id, SLOT_PING, ++rf->serial);
         p->ping_ms = now_ms;
-        wirecall_add_request(&p->frames, 0, &(struct wirecall_request){.id = p->ping, .flags = RELAY_PING, .resp = 2, .argc = 1}, &none);
+        wirecall_add_request(&p->frames, group, &(struct wirecall_request){.id = p->ping, .flags = RELAY_PING, .resp = 2, .argc = 1}, &none);
     }
     return false;
 }
@@ -460,7 +460,7 @@ static uint64_t leader_of(struct wave *w, uint32_t group)
     if (c->serves(c->ctx, group)) return c->self;
     uint64_t leader = c->leader(c->ctx, group);
     /* This node, but not yet: it has to catch up first. */
-    return leader == c->self || !leader || !is_reached(w->rf, leader, w->round_ms) ? NOWHERE : leader;
+    return leader == c->self || !leader || !is_reached(w->rf, leader, group, w->round_ms) ? NOWHERE : leader;
 }
 
 static struct relay_place *place_of_group(struct relay_front *rf, uint32_t group)

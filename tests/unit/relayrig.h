@@ -242,7 +242,7 @@ static void relayrig_send(void *ctx, uint64_t peer, struct slice frames)
         CHECK(wire_frame(frames, &f, &why) == WIRE_OK);
         frames = slice_of(frames.p + f.whole.n, frames.n - f.whole.n);
         enum wire_result joined = wirecall_join(j, &f, &whole);
-        CHECK(joined != WIRE_BAD);
+        CHECK(joined != WIRE_BAD && f.group >= RELAYRIG_FIRST); /* others are not the relay's */
         if (joined != WIRE_OK || r->cut[n->id - 1][peer - 1]) continue;
         struct relayrig_letter *l = mem_zalloc(sizeof *l), **at = &r->wires[n->id - 1][peer - 1];
         l->type = f.type;
