@@ -283,6 +283,7 @@ static void end_filling(struct seat *seat, struct seat_mail *m)
     seat->store_term = m->term;
     seatfate_passed(&seat->fate, m->index);
     seatfate_not_in_store(&seat->fate);
+    seat->shown = 0; /* everything in it is committed */
     soil(seat);
     pthread_mutex_unlock(&seat->lock);
     seats_hurry(seat->all);

@@ -363,6 +363,12 @@ static void walk(uint64_t seed, uint64_t sums[6])
     for (int i = 0; i < 600 && sc->last < LOG_MAX - 300 && sc->n_asked < HOLDS_MAX - 2; i++) step();
     come_to_rest();
     assert_int_equal(sc->n_asked, 0);
+    uint64_t reads = sc->reads; /* a seat that was made anew in between is read from without a write before */
+    ask(false);
+    turn();
+    confirm();
+    settle_answers();
+    assert_int_equal(sc->reads, reads + 1);
     struct seat_info info;
     assert_true(seats_look(sc->seats, GROUP, &info));
     assert_true(info.serves);
