@@ -133,6 +133,8 @@ static void on_install_wanted(void *ctx, uint32_t group, uint64_t from, uint64_t
 
 static void on_marked(void *ctx, uint32_t group, uint64_t index) { snaphost_marked(((struct node *)ctx)->snapshots, group, index); }
 
+static void on_gone(void *ctx, uint32_t group) { snaphost_drop(((struct node *)ctx)->snapshots, group); }
+
 static void on_stranger(void *ctx, uint32_t group, uint64_t from)
 {
     struct node *n = ctx;
@@ -180,6 +182,7 @@ static const struct raftthread_app app_calls = {
     .describe = on_describe,
     .install_wanted = on_install_wanted,
     .marked = on_marked,
+    .gone = on_gone,
     .stranger = on_stranger,
     .snapshot_wanted = on_snapshot_wanted,
     .frame = on_frame,

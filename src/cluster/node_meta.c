@@ -43,7 +43,6 @@ static void meta_drop(void *ctx, uint32_t group)
     struct node *n = ctx;
     raftthread_drop(n->raft, group, (struct raftthread_answer){0});
     if (group >= META_FIRST_DATA_GROUP) seats_remove(n->seats, group);
-    snaphost_drop(n->snapshots, group);
     if (group < META_GROUPS_MAX) atomic_store(&n->leaders[group], 0);
 }
 

@@ -101,7 +101,9 @@ struct raftnode {
     struct raftgroup *waiting;
     struct raftnode_peer **peers; /* by ascending number */
     uint32_t n_peers, cap_peers;
-    uint64_t drop_batch;   /* of the log, with the last end of a group */
+    uint64_t drop_batch;   /* of the log, with the last end of a group; 0: gone() was told of all */
+    uint32_t *gone;        /* groups of which it has to be told */
+    uint32_t n_gone, cap_gone;
     uint64_t queued_bytes; /* of all groups' queues */
     uint64_t probe;        /* number of the last probe that went out */
     struct buf scratch;    /* for copies of entries within one function */

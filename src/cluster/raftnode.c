@@ -51,6 +51,7 @@ void raftnode_free(struct raftnode *n)
         mem_free(n->peers[i]);
     }
     mem_free(n->groups);
+    mem_free(n->gone);
     mem_free(n->peers);
     buf_fini(&n->scratch);
     mem_free(n);
@@ -133,12 +134,12 @@ static void add_group(struct raftnode *n, uint32_t group, uint64_t applied)
     n->groups[at] = g;
 }
 
-/* Why a group cannot begin here; 0: it can. Its end in the log must not stand in the batch in which it begins again. */
+/* Why a group cannot begin here; 0: it can. Its end in the log must not stand in the batch in which it begins again, and what is deleted when that end is durable must be of its former life. */
 static int bars_group(const struct raftnode *n, uint32_t group)
 {
     struct raftlog_state st;
     if (raftnode_group(n, group) || raftlog_state(n->log, group, &st)) return -EEXIST;
-    return n->drop_batch == raftlog_open_batch(n->log) ? -EAGAIN : 0;
+    return n->drop_batch ? -EAGAIN : 0;
 }
 
 int raftnode_group_create(struct raftnode *n, uint32_t group, const struct raftnode_member *members, uint32_t count)
@@ -184,6 +185,16 @@ int raftnode_group_resume(struct raftnode *n, uint32_t group, uint64_t applied)
     return 0;
 }
 
+static void note_gone(struct raftnode *n, uint32_t group)
+{
+    if (n->n_gone == n->cap_gone) {
+        n->cap_gone = n->cap_gone ? n->cap_gone * 2 : 16;
+        n->gone = mem_resize(n->gone, n->cap_gone * sizeof *n->gone);
+    }
+    n->gone[n->n_gone++] = group;
+    n->drop_batch = raftlog_open_batch(n->log);
+}
+
 int raftnode_group_drop(struct raftnode *n, uint32_t group)
 {
     struct raftgroup *g = raftnode_group(n, group);
@@ -191,7 +202,7 @@ int raftnode_group_drop(struct raftnode *n, uint32_t group)
     uint32_t at = group_place(n, group);
     memmove(n->groups + at, n->groups + at + 1, (--n->n_groups - at) * sizeof *n->groups);
     raftlog_put_gone(n->log, group);
-    n->drop_batch = raftlog_open_batch(n->log);
+    note_gone(n, group);
     n->queued_bytes -= g->queue.len;
     g->dropped = true;
     stop_waiting(g);
@@ -334,9 +345,18 @@ static void tell_strangers(struct raftnode *n)
     n->n_strangers = 0;
 }
 
+static void tell_gone(struct raftnode *n)
+{
+    if (n->drop_batch == 0 || raftlog_durable(n->log) < n->drop_batch) return;
+    for (uint32_t i = 0; i < n->n_gone && n->out.gone; i++) n->out.gone(n->out.ctx, n->gone[i]);
+    n->n_gone = 0;
+    n->drop_batch = 0;
+}
+
 void raftnode_flush(struct raftnode *n)
 {
     tell_strangers(n);
+    tell_gone(n);
     for (struct raftgroup *g = n->dirty; g; g = g->next_dirty) { /* grows while upcalls submit */
         if (g->dropped) end_group(g);
         else raftgroup_tell(g);

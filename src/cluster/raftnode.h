@@ -93,6 +93,8 @@ struct raftnode_out {
     /* A promise on which Raft rests does not hold: a peer lost what it had made durable, two nodes lead in one term, or this node's log cannot be read. The group
      * stands still from now on; the owner ends the process. */
     void (*broken)(void *ctx, uint32_t group, const char *why);
+    /* The end of a replica that was dropped is durable: its snapshots can be deleted, after a crash nobody asks for them. May be NULL. */
+    void (*gone)(void *ctx, uint32_t group);
 };
 
 struct raftnode_options {
@@ -133,7 +135,7 @@ int raftnode_group_join(struct raftnode *n, uint32_t group);
 /* A group that the log has; the caller's state is that at `applied`, which is its snapshot's index (0: none). -EINVAL if the log does not go on from there. */
 int raftnode_group_resume(struct raftnode *n, uint32_t group, uint64_t applied);
 /* The replica ends, its log goes. Its open reads and changes fail. Only after the change that removed it is committed: a voter that forgets breaks Raft. It may join
- * again (-EAGAIN: not in the same turn), but whoever adds it must have heard from this node after the drop, by the link on which its frames come: an answer of
+ * again (-EAGAIN: not before gone() was told), but whoever adds it must have heard from this node after the drop, by the link on which its frames come: an answer of
  * its former life that is still under way would be taken for one of the new. */
 int raftnode_group_drop(struct raftnode *n, uint32_t group);
 uint32_t raftnode_groups(const struct raftnode *n, uint32_t *out, uint32_t max); /* gives how many there are */

@@ -152,6 +152,12 @@ static void on_marked(void *ctx, uint32_t group, uint64_t index)
     if (t->app.marked) t->app.marked(t->app.ctx, group, index);
 }
 
+static void on_gone(void *ctx, uint32_t group)
+{
+    struct raftthread *t = ctx;
+    if (t->app.gone) t->app.gone(t->app.ctx, group);
+}
+
 static void on_group_stranger(void *ctx, uint32_t group, uint64_t from)
 {
     struct raftthread *t = ctx;
@@ -179,6 +185,7 @@ static const struct raftnode_out raft_calls = {
     .marked = on_marked,
     .stranger = on_group_stranger,
     .broken = on_broken,
+    .gone = on_gone,
 };
 
 /* ---- calls of links */

@@ -44,6 +44,7 @@ struct raftthread_app {
     void (*describe)(void *ctx, uint32_t group, uint64_t index, struct buf *out);
     void (*install_wanted)(void *ctx, uint32_t group, uint64_t from, uint64_t index, uint64_t term, struct slice descriptor);
     void (*marked)(void *ctx, uint32_t group, uint64_t index);     /* * */
+    void (*gone)(void *ctx, uint32_t group);                       /* * */
     void (*stranger)(void *ctx, uint32_t group, uint64_t from);    /* * */
     /* The group's log has become long, or its oldest entries hold the space of all others: a snapshot is wanted. Said again every second as long as it is so. * */
     void (*snapshot_wanted)(void *ctx, uint32_t group, uint64_t log_bytes);

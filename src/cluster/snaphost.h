@@ -64,7 +64,7 @@ void snaphost_install(struct snaphost *h, uint32_t group, uint64_t from, uint64_
 void snaphost_marked(struct snaphost *h, uint32_t group, uint64_t index);
 /* The seat is spoilt: fills it from the last snapshot (or with nothing, if the log still begins at 1) and says raftthread_rewind. */
 void snaphost_refill(struct snaphost *h, uint32_t group);
-/* The replica is gone: so are its snapshots. */
+/* The replica is gone, and its end in the log is durable: so are its snapshots. */
 void snaphost_drop(struct snaphost *h, uint32_t group);
 int snaphost_frame(struct snaphost *h, uint64_t from, const struct wire_frame *f); /* SNAP_*: 0 or -EBADMSG */
 void snaphost_up(struct snaphost *h, uint64_t peer, enum links_way way);

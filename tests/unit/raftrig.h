@@ -33,7 +33,7 @@ struct rig_node {
     uint32_t sends, frames[RIG_TYPES];
     struct {
         enum raftnode_state state;
-        uint64_t term, leader, handed, truncated, truncations, wanted, wanted_from, changes, marked, strangers, members, members_at;
+        uint64_t term, leader, handed, truncated, truncations, wanted, wanted_from, changes, marked, gone, strangers, members, members_at;
         int changed;
         uint64_t hash; /* of the commands */
     } g[RIG_GROUPS];
@@ -125,6 +125,7 @@ static void rig_on_install(void *ctx, uint32_t group, uint64_t from, uint64_t in
 }
 
 static void rig_on_marked(void *ctx, uint32_t group, uint64_t index) { ((struct rig_node *)ctx)->g[group].marked = index; }
+static void rig_on_gone(void *ctx, uint32_t group) { ((struct rig_node *)ctx)->g[group].gone++; }
 static void rig_on_stranger(void *ctx, uint32_t group, uint64_t from) { ((struct rig_node *)ctx)->g[group].strangers++; }
 
 static void rig_on_broken(void *ctx, uint32_t group, const char *why)
@@ -146,7 +147,7 @@ static bool rig_start(struct rig *r, uint64_t id)
     if (!n->log) return false;
     struct raftnode_options o = {.id = id, .seed = 7 * id, .now = r->now, .reserve_bytes = 4096, .inflight_bytes = r->inflight_bytes};
     struct raftnode_out out = {n, rig_on_send, rig_on_committed, rig_on_role, rig_on_truncated, rig_on_members, rig_on_read_ok, rig_on_read_failed, rig_on_changed, rig_on_describe,
-                               rig_on_install, rig_on_marked, rig_on_stranger, rig_on_broken};
+                               rig_on_install, rig_on_marked, rig_on_stranger, rig_on_broken, rig_on_gone};
     n->raft = raftnode_new(&o, n->log, &out);
     return true;
 }
