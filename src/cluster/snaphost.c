@@ -1,6 +1,7 @@
 #include "cluster/snaphost.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/err.h"
 #include "base/mem.h"
@@ -19,10 +20,22 @@ struct snaphost {
 
 /* ---- life */
 
+/* Its name is durable: the log will rely on what is in it. */
+static int make_folder(const struct snaphost_options *o)
+{
+    char parent[GROUPDIR_PATH_MAX];
+    const char *slash = strrchr(o->dir, '/');
+    int rc = o->files->mkdir(o->files->ctx, o->dir);
+    if (rc == -EEXIST) return 0;
+    if (rc) return rc;
+    snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - o->dir) : 1, slash ? o->dir : ".");
+    return o->files->sync_dir(o->files->ctx, parent[0] ? parent : "/");
+}
+
 static int prepare_folder(const struct snaphost_options *o)
 {
-    int rc = o->files->mkdir(o->files->ctx, o->dir);
-    return rc && rc != -EEXIST ? rc : groupdir_sweep(o->files, o->dir);
+    int rc = make_folder(o);
+    return rc ? rc : groupdir_sweep(o->files, o->dir);
 }
 
 struct snaphost *snaphost_open(const struct snaphost_options *options, struct buf *error)
