@@ -6,7 +6,7 @@
 #   make unit       unit tests only              make unit T=table   one of them
 #   make replay     fuzz corpora only            make pytest P="-k smoke"   integration tests only
 #   make crash      kill -9 at random moments, 245 times, and nothing that was promised is missing; make crash ARGS="--seed 7"
-#   make sim        Raft groups in a simulated world, by seed: 1000 of them; make sim SEED=7 tells the story of one, SEEDS=50 FROM=1 chooses
+#   make sim        Raft groups, and whole nodes, in a simulated world, by seed: 1000 of each; make sim SEED=7 tells the story of one, SEEDS=50 FROM=1 chooses, ARGS="--only nodes" too
 #   make check-all  test + TSan (units and the server), both compilers, clang-tidy, every fuzzer for a minute: takes an hour
 #   make fuzz-build the libFuzzer programs under build/fuzz/
 #   make bench      side by side with real peers; writes docs/bench/ (bench/bench.mk)

@@ -1,96 +1,180 @@
-/* Runs simulations by seed:  sim [--seeds N] [--from SEED] [--mutants] [--seed SEED [--mutant NAME]]
+/* Runs simulations by seed:  sim [--seeds N] [--from SEED] [--mutants] [--only SCENARIO] [--seed SEED [--mutant NAME]]
  *
- *   --seeds N     N runs (1000), from SEED (1) on; each one that fails is named with its seed
+ *   --seeds N     N runs of each scenario (1000), from SEED (1) on; each one that fails is named with its seed
  *   --mutants     each planted bug must be found within 200 seeds
+ *   --only NAME   one scenario: raft (groups with a small state machine, raftsim.h) or nodes (whole nodes, nodesim.h)
  *   --seed SEED   one run, with its story */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "nodesim.h"
 #include "raftsim.h"
 
-enum { MUTANT_SEEDS = 200 };
+enum { MUTANT_SEEDS = 200, COUNTS = 24 };
 
-static void say_result(uint64_t seed, const struct raftsim_result *r)
+/* What is counted in a run, and over all of them. */
+struct count {
+    const char *name;
+    uint64_t n;
+};
+
+struct outcome {
+    bool failed, counts;
+    const char *idle; /* why it proves nothing, if it does not count */
+    char why[900];
+    uint64_t hash, events;
+    uint32_t n;
+    struct count count[COUNTS];
+};
+
+struct scenario {
+    const char *name;
+    void (*run)(uint64_t seed, int mutant, bool trace, struct outcome *out);
+    const char *(*mutant_name)(int mutant);
+    int mutants; /* 0 is none of them */
+};
+
+/* ---- the scenarios */
+
+static void add(struct outcome *o, const char *name, uint64_t n)
 {
-    const struct world_counts *c = &r->world;
-    printf("seed %llu: %s\n", (unsigned long long)seed, r->failed ? r->why : r->counts ? "ok" : "proves nothing: no leader crashed, or nothing was done");
-    printf("  crashes %llu (leaders %llu, power %llu), cuts %llu, slow disks %llu, full disks %llu, clock jumps %llu; faults completed %llu\n",
-           (unsigned long long)c->crashes, (unsigned long long)c->leader_crashes, (unsigned long long)c->power_losses, (unsigned long long)c->cuts,
-           (unsigned long long)c->slow_disks, (unsigned long long)c->full_disks, (unsigned long long)c->jumps, (unsigned long long)c->completed);
-    printf("  writes acknowledged %llu, reads %llu, snapshots %llu, installs %llu, changes of members %llu, drops %llu, transfers %llu, truncations %llu\n",
-           (unsigned long long)r->acks, (unsigned long long)r->reads, (unsigned long long)r->snapshots, (unsigned long long)r->installs,
-           (unsigned long long)r->changes, (unsigned long long)r->drops, (unsigned long long)r->transfers, (unsigned long long)r->truncations);
-    printf("  frames %llu (lost %llu), events %llu, hash %016llx\n", (unsigned long long)c->frames, (unsigned long long)c->frames_lost, (unsigned long long)c->events,
-           (unsigned long long)r->hash);
+    if (o->n < COUNTS) o->count[o->n++] = (struct count){name, n};
 }
 
-static void run_seeds(uint64_t from, uint64_t n, uint64_t *passed, uint64_t *failed)
+static void add_world(struct outcome *o, const struct world_counts *c)
 {
-    struct raftsim_result sum = {0};
+    o->events = c->events;
+    add(o, "crashes", c->crashes);
+    add(o, "of leaders", c->leader_crashes);
+    add(o, "power losses", c->power_losses);
+    add(o, "cuts", c->cuts);
+    add(o, "slow disks", c->slow_disks);
+    add(o, "full disks", c->full_disks);
+    add(o, "clock jumps", c->jumps);
+    add(o, "pauses", c->pauses);
+    add(o, "frames", c->frames);
+    add(o, "frames lost", c->frames_lost);
+}
+
+static void run_raft(uint64_t seed, int mutant, bool trace, struct outcome *o)
+{
+    struct raftsim_result r;
+    raftsim_run(seed, (enum raftsim_mutant)mutant, trace, &r);
+    *o = (struct outcome){.failed = r.failed, .counts = r.counts, .idle = "no leader crashed, or nothing was done", .hash = r.hash};
+    snprintf(o->why, sizeof o->why, "%s", r.why);
+    add_world(o, &r.world);
+    add(o, "writes", r.acks);
+    add(o, "reads", r.reads);
+    add(o, "snapshots", r.snapshots);
+    add(o, "installs", r.installs);
+    add(o, "changes of members", r.changes);
+    add(o, "replicas dropped", r.drops);
+    add(o, "transfers", r.transfers);
+    add(o, "truncations", r.truncations);
+}
+
+static void run_nodes(uint64_t seed, int mutant, bool trace, struct outcome *o)
+{
+    struct nodesim_result r;
+    nodesim_run(seed, (enum nodesim_mutant)mutant, trace, &r);
+    *o = (struct outcome){.failed = r.failed, .counts = r.counts, .idle = "no node crashed, no group got another leader, or no seat was made anew", .hash = r.hash};
+    snprintf(o->why, sizeof o->why, "%s", r.why);
+    add_world(o, &r.world);
+    add(o, "writes", r.writes);
+    add(o, "reads", r.reads);
+    add(o, "uncertain", r.uncertain);
+    add(o, "lost", r.lost);
+    add(o, "expiring keys", r.expiring);
+    add(o, "reigns", r.reigns);
+    add(o, "commands held up", r.held);
+    add(o, "seats made anew", r.refills);
+    add(o, "installs", r.installs);
+    add(o, "recoveries", r.recoveries);
+    add(o, "snapshots", r.snapshots);
+    add(o, "moves", r.moves);
+    add(o, "joins", r.joins);
+    add(o, "leaves", r.leaves);
+}
+
+static const char *raft_mutant(int m) { return raftsim_mutant_name((enum raftsim_mutant)m); }
+static const char *nodes_mutant(int m) { return nodesim_mutant_name((enum nodesim_mutant)m); }
+
+static const struct scenario scenarios[] = {
+    {"raft", run_raft, raft_mutant, RAFTSIM_MUTANTS},
+    {"nodes", run_nodes, nodes_mutant, NODESIM_MUTANTS},
+};
+enum { SCENARIOS = sizeof scenarios / sizeof scenarios[0] };
+
+/* ---- running them */
+
+static void say_counts(const struct outcome *o)
+{
+    for (uint32_t i = 0; i < o->n; i++) printf("%s%llu %s", i ? ", " : "", (unsigned long long)o->count[i].n, o->count[i].name);
+    putchar('\n');
+}
+
+static void say_outcome(const struct scenario *s, uint64_t seed, const struct outcome *o)
+{
+    printf("%s, seed %llu: %s%s\n  ", s->name, (unsigned long long)seed, o->failed ? o->why : o->counts ? "ok" : "proves nothing: ", o->failed || o->counts ? "" : o->idle);
+    say_counts(o);
+    printf("  %llu events, hash %016llx\n", (unsigned long long)o->events, (unsigned long long)o->hash);
+}
+
+static void run_seeds(const struct scenario *s, uint64_t from, uint64_t n, uint64_t *passed, uint64_t *failed)
+{
+    struct outcome sum = {0};
     for (uint64_t seed = from; seed < from + n; seed++) {
-        struct raftsim_result r;
-        raftsim_run(seed, RAFTSIM_SOUND, false, &r);
-        bool ok = !r.failed && r.counts;
+        struct outcome o;
+        s->run(seed, 0, false, &o);
+        bool ok = !o.failed && o.counts;
         *(ok ? passed : failed) += 1;
-        if (!ok) say_result(seed, &r);
-        sum.acks += r.acks;
-        sum.reads += r.reads;
-        sum.installs += r.installs;
-        sum.changes += r.changes;
-        sum.drops += r.drops;
-        sum.truncations += r.truncations;
-        sum.world.leader_crashes += r.world.leader_crashes;
-        sum.world.crashes += r.world.crashes;
+        if (!ok) say_outcome(s, seed, &o);
+        for (uint32_t i = 0; i < o.n; i++) o.count[i].n += sum.count[i].n;
+        sum = o;
     }
-    printf("%llu seeds: %llu crashes (%llu of leaders), %llu writes, %llu reads, %llu installs, %llu changes of members, %llu replicas dropped, %llu truncations\n", (unsigned long long)n,
-           (unsigned long long)sum.world.crashes, (unsigned long long)sum.world.leader_crashes, (unsigned long long)sum.acks, (unsigned long long)sum.reads,
-           (unsigned long long)sum.installs, (unsigned long long)sum.changes, (unsigned long long)sum.drops, (unsigned long long)sum.truncations);
+    printf("%s, %llu seeds: ", s->name, (unsigned long long)n);
+    say_counts(&sum);
 }
 
 /* The same seed must give the same run, or no failure can be looked at again. */
-static void repeat(uint64_t seed, uint64_t *passed, uint64_t *failed)
+static void repeat(const struct scenario *s, uint64_t seed, uint64_t *passed, uint64_t *failed)
 {
-    struct raftsim_result a, b;
-    raftsim_run(seed, RAFTSIM_SOUND, false, &a);
-    raftsim_run(seed, RAFTSIM_SOUND, false, &b);
-    bool same = a.hash == b.hash && a.world.events == b.world.events;
-    if (!same) printf("seed %llu gives two different runs\n", (unsigned long long)seed);
+    struct outcome a, b;
+    s->run(seed, 0, false, &a);
+    s->run(seed, 0, false, &b);
+    bool same = a.hash == b.hash && a.events == b.events;
+    if (!same) printf("%s, seed %llu: two different runs\n", s->name, (unsigned long long)seed);
     *(same ? passed : failed) += 1;
 }
 
-static void hunt(enum raftsim_mutant mutant, uint64_t *passed, uint64_t *failed)
+static void hunt(const struct scenario *s, int mutant, uint64_t *passed, uint64_t *failed)
 {
-    struct raftsim_result r = {0};
+    struct outcome o = {0};
     uint64_t seed = 0;
-    while (!r.failed && seed < MUTANT_SEEDS) raftsim_run(++seed, mutant, false, &r);
-    printf("mutant %s: %s", raftsim_mutant_name(mutant), r.failed ? "found" : "NOT FOUND");
-    if (r.failed) printf(" with seed %llu, %s", (unsigned long long)seed, r.why);
+    while (!o.failed && seed < MUTANT_SEEDS) s->run(++seed, mutant, false, &o);
+    printf("%s, mutant %s: %s", s->name, s->mutant_name(mutant), o.failed ? "found" : "NOT FOUND");
+    if (o.failed) printf(" with seed %llu, %s", (unsigned long long)seed, o.why);
     putchar('\n');
-    *(r.failed ? passed : failed) += 1;
+    *(o.failed ? passed : failed) += 1;
 }
 
-static int replay(uint64_t seed, enum raftsim_mutant mutant)
+static bool replay(const struct scenario *s, uint64_t seed, const char *mutant)
 {
-    struct raftsim_result r;
-    raftsim_run(seed, mutant, true, &r);
-    say_result(seed, &r);
-    return r.failed || !r.counts;
-}
-
-static enum raftsim_mutant mutant_named(const char *name)
-{
-    for (int i = 0; i < RAFTSIM_MUTANTS; i++)
-        if (strcmp(name, raftsim_mutant_name((enum raftsim_mutant)i)) == 0) return (enum raftsim_mutant)i;
-    fprintf(stderr, "no mutant is called %s\n", name);
-    exit(2);
+    struct outcome o;
+    int m = 0;
+    while (mutant && m < s->mutants && strcmp(mutant, s->mutant_name(m)) != 0) m++;
+    if (m == s->mutants) return printf("%s has no mutant %s\n", s->name, mutant), true;
+    s->run(seed, m, true, &o);
+    say_outcome(s, seed, &o);
+    return !o.failed && o.counts;
 }
 
 int main(int argc, char **argv)
 {
     uint64_t seeds = 1000, from = 1, seed = 0, passed = 0, failed = 0;
-    bool one = false, mutants = false;
-    enum raftsim_mutant mutant = RAFTSIM_SOUND;
+    bool one = false, mutants = false, good = true;
+    const char *mutant = NULL, *only = NULL;
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         if (strcmp(argv[i], "--mutants") == 0) {
@@ -99,16 +183,25 @@ int main(int argc, char **argv)
         }
         if (strcmp(argv[i], "--seeds") == 0) seeds = strtoull(value, NULL, 10);
         else if (strcmp(argv[i], "--from") == 0) from = strtoull(value, NULL, 10);
-        else if (strcmp(argv[i], "--mutant") == 0) mutant = mutant_named(value);
+        else if (strcmp(argv[i], "--mutant") == 0) mutant = value;
+        else if (strcmp(argv[i], "--only") == 0) only = value;
         else if (strcmp(argv[i], "--seed") == 0) one = true, seed = strtoull(value, NULL, 10);
         else return fprintf(stderr, "unknown option %s\n", argv[i]), 2;
         i++;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (one) return replay(seed, mutant);
-    repeat(from, &passed, &failed);
-    run_seeds(from, seeds, &passed, &failed);
-    for (int i = 1; mutants && i < RAFTSIM_MUTANTS; i++) hunt((enum raftsim_mutant)i, &passed, &failed);
+    for (int k = 0; k < SCENARIOS; k++) {
+        const struct scenario *s = &scenarios[k];
+        if (only && strcmp(only, s->name) != 0) continue;
+        if (one) {
+            good &= replay(s, seed, mutant);
+            continue;
+        }
+        repeat(s, from, &passed, &failed);
+        run_seeds(s, from, seeds, &passed, &failed);
+        for (int m = 1; mutants && m < s->mutants; m++) hunt(s, m, &passed, &failed);
+    }
+    if (one) return !good;
     printf("sim: %llu passed, %llu failed\n", (unsigned long long)passed, (unsigned long long)failed);
     return failed != 0 || passed == 0;
 }

@@ -9,7 +9,7 @@
 #include "io/file_sim.h"
 
 enum event_kind { FRAME, TIMER, TASK, FAULT, FAULT_END };
-enum fault_kind { CRASH, LEADER_CRASH, POWER, CUT, ISOLATE, SLOW_DISK, FULL_DISK, JUMP, FAULTS };
+enum fault_kind { CRASH, LEADER_CRASH, POWER, CUT, ISOLATE, SLOW_DISK, FULL_DISK, JUMP, PAUSE, FAULTS };
 
 struct event {
     uint64_t at, seq;
@@ -28,6 +28,7 @@ struct machine {
     uint64_t timer; /* number of the timer that counts */
     int64_t clock_base_us, drift_ppm;
     bool slow, full, restarting;
+    uint64_t paused_until;
 };
 
 struct world {
@@ -58,19 +59,24 @@ static void swap(struct event *a, struct event *b)
     *b = t;
 }
 
-static struct event *push(struct world *w, uint64_t at, enum event_kind kind, uint32_t node)
+static struct event *insert(struct world *w, const struct event *e)
 {
     if (w->n_heap == w->cap_heap) {
         w->cap_heap = w->cap_heap * 2 + 64;
         w->heap = mem_resize(w->heap, w->cap_heap * sizeof *w->heap);
     }
     uint32_t i = w->n_heap++;
-    w->heap[i] = (struct event){.at = at, .seq = w->seq++, .kind = kind, .node = node, .life = w->m[node].life};
+    w->heap[i] = *e;
     while (i && earlier(&w->heap[i], &w->heap[(i - 1) / 2])) {
         swap(&w->heap[i], &w->heap[(i - 1) / 2]);
         i = (i - 1) / 2;
     }
     return &w->heap[i];
+}
+
+static struct event *push(struct world *w, uint64_t at, enum event_kind kind, uint32_t node)
+{
+    return insert(w, &(struct event){.at = at, .seq = w->seq++, .kind = kind, .node = node, .life = w->m[node].life});
 }
 
 static struct event pop(struct world *w)
@@ -177,6 +183,7 @@ void world_crash(struct world *w, uint32_t node, bool power)
     m->self = NULL;
     m->life++;
     m->full = false;
+    m->paused_until = 0;
     file_sim_crash(m->disk, power);
 }
 
@@ -191,7 +198,7 @@ void world_jump(struct world *w, uint32_t node, int64_t ms)
 {
     world_trace(w, node, "its clock jumps by %lld ms", (long long)ms);
     w->m[node].clock_base_us += ms * WORLD_MS;
-    if (w->m[node].self) w->program.timer(w->program.ctx, w->m[node].self);
+    if (w->m[node].self && w->m[node].paused_until <= w->now) w->program.timer(w->program.ctx, w->m[node].self);
 }
 
 void world_timer(struct world *w, uint32_t node, uint64_t clock_ms)
@@ -298,7 +305,7 @@ static void set_full(struct world *w, uint32_t node, bool full)
 
 static uint32_t mean_ms(const struct world_faults *f, enum fault_kind kind)
 {
-    const uint32_t means[FAULTS] = {f->crash, f->leader_crash, f->power, f->cut, f->isolate, f->slow_disk, f->full_disk, f->jump};
+    const uint32_t means[FAULTS] = {f->crash, f->leader_crash, f->power, f->cut, f->isolate, f->slow_disk, f->full_disk, f->jump, f->pause};
     return means[kind];
 }
 
@@ -375,9 +382,11 @@ static void fault_node(struct world *w, enum fault_kind kind)
     if (kind == ISOLATE && w->faults.jump && rng_below(&w->rng, 2)) set_drift(w, node, -900000); /* it hardly sees time pass, and does not know that it is alone */
     if (kind == SLOW_DISK) m->slow = true;
     if (kind == FULL_DISK) set_full(w, node, true);
+    if (kind == PAUSE) m->paused_until = w->now + ms * WORLD_MS;
     w->counts.slow_disks += kind == SLOW_DISK;
     w->counts.full_disks += kind == FULL_DISK;
-    world_trace(w, node, "%s", kind == ISOLATE ? "is cut off" : kind == SLOW_DISK ? "its disk is slow" : "its disk is full");
+    w->counts.pauses += kind == PAUSE;
+    world_trace(w, node, "%s", kind == ISOLATE ? "is cut off" : kind == SLOW_DISK ? "its disk is slow" : kind == FULL_DISK ? "its disk is full" : "stands still");
     end_later(w, kind, node, 0, ms);
 }
 
@@ -421,6 +430,7 @@ static void end_fault(struct world *w, const struct event *e)
         set_drift(w, e->node, 0);
         break;
     case SLOW_DISK: m->slow = false; break;
+    case PAUSE: break;
     case FULL_DISK:
         if (m->full) set_full(w, e->node, false);
         break;
@@ -447,6 +457,7 @@ void world_heal(struct world *w)
     memset(w->cut, 0, sizeof w->cut);
     for (uint32_t i = 1; i <= w->n; i++) {
         w->m[i].slow = false;
+        w->m[i].paused_until = 0;
         set_drift(w, i, 0);
         if (w->m[i].full) set_full(w, i, false);
         world_start(w, i);
@@ -455,11 +466,23 @@ void world_heal(struct world *w)
 
 /* ---- */
 
+/* What comes to a node that stands still comes when it goes on, in the same order. */
+static bool waits(struct world *w, struct event *e)
+{
+    const struct machine *m = &w->m[e->node];
+    if (!m->self || m->paused_until <= w->now || e->kind > TASK) return false;
+    e->at = m->paused_until;
+    insert(w, e);
+    e->bytes = (struct buf){0};
+    return true;
+}
+
 static void happen(struct world *w, struct event *e)
 {
     void *self = w->m[e->node].self;
     bool current = e->life == w->m[e->node].life;
     w->counts.events++;
+    if (waits(w, e)) return;
     switch (e->kind) {
     case FRAME: deliver(w, e); break;
     case TIMER:

@@ -6,6 +6,7 @@
  *             from or to a node that starts again is lost.
  *   disks     io/file_sim.h: at a power loss, what was not synced is there, missing or there in part. Disks become slow, and full.
  *   clocks    Each node's runs a little faster or slower than the others, and jumps ahead or back.
+ *   pauses    A process stands still for a while; what was meant for it waits.
  *   crashes   A process dies and loses its memory; or its machine loses power, and what it had not synced too.
  *
  * Faults come by themselves while world_faults is set. Each has an end; one that has ended is counted as completed. */
@@ -35,14 +36,14 @@ struct world_program {
 
 /* Mean times between faults of a kind, in ms; 0: it does not happen. */
 struct world_faults {
-    uint32_t crash, leader_crash, power, cut, isolate, slow_disk, full_disk, jump;
+    uint32_t crash, leader_crash, power, cut, isolate, slow_disk, full_disk, jump, pause;
     uint32_t loss_permille; /* of frames */
     uint32_t delay_ms;      /* of frames, at most */
     uint32_t drift_ppm;     /* of clocks, at most */
 };
 
 struct world_counts {
-    uint64_t crashes, leader_crashes, power_losses, cuts, slow_disks, full_disks, jumps, completed;
+    uint64_t crashes, leader_crashes, power_losses, cuts, slow_disks, full_disks, jumps, pauses, completed;
     uint64_t frames, frames_lost, events;
 };
 

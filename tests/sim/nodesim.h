@@ -1,0 +1,39 @@
+/* Whole nodes in a world (world.h), with the code that real ones run: an engine whose one worker is driven by hand, seats (cluster/seat.h), the cluster's own groups (cluster/metahost.h), Raft and its log, snapshots as files. The
+ * simulator has what real nodes have threads and sockets for.
+ *
+ *     nodesim.c          a node: its raft thread's turns, its worker's, starts and crashes
+ *     nodesim_snap.c     what snaphost's threads do: snapshots are taken, given, fetched, and seats filled from them
+ *     nodesim_client.c   clients, and the guests (server/relay.h) that run their commands
+ *     nodesim_story.c    an administrator, the weather, and what must be true in the end
+ *
+ * The raft thread and the worker of a node take turns, but not in each other's words only: in the middle of a command the worker may stand still for a while, and everything else in the world goes on (struct nodesim_node.busy).
+ *
+ * A run is a founding, some seconds of faults and of a cluster that changes, then peace. What clients were told is judged key by key (wgl.h). In the end every group has a leader, all its replicas have the same keys, and each key is
+ * read once more: so nothing that was acknowledged is lost, and what expired has not come back. */
+#pragma once
+#include "world.h"
+
+/* Bugs that a run must find. They are in the simulator: it does not do what the code that it tests relies on, or asks for. */
+enum nodesim_mutant {
+    NODESIM_SOUND,
+    NODESIM_EARLY_ANSWER,  /* a write is answered before its entry is committed */
+    NODESIM_NAIVE_READ,    /* a read is answered though nobody has confirmed that this node leads */
+    NODESIM_NO_REFILL,     /* a spoilt seat is taken for a good one */
+    NODESIM_TWICE,         /* a spoilt seat is not emptied before it gets the log again: entries of its own are there twice */
+    NODESIM_OLD_REIGN,     /* what a command did in a reign that ended meanwhile goes into the next one's entries */
+    NODESIM_MUTANTS,
+};
+const char *nodesim_mutant_name(enum nodesim_mutant m);
+
+struct nodesim_result {
+    bool failed;
+    bool counts; /* a node crashed, a group got another leader, a seat was filled from a snapshot or made anew, and something was written and read */
+    char why[900];
+    uint64_t hash;
+    struct world_counts world;
+    uint64_t writes, reads, bounced, lost, uncertain, expiring;
+    uint64_t reigns, refills, installs, recoveries, snapshots, held; /* held: commands in whose middle the world went on */
+    uint64_t moves, joins, leaves, transfers, drops;
+};
+
+void nodesim_run(uint64_t seed, enum nodesim_mutant mutant, bool trace, struct nodesim_result *out);

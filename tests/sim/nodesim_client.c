@@ -1,0 +1,335 @@
+/* Clients, and the guests that run their commands.
+ *
+ * A client sends a command to some node. Whoever leads the key's group runs it, as a guest of server/relay.h: a task, and a hold that says when the answer may go. Others send it away, with the leader that they know of. What bounced, or
+ * is lost for certain, goes again; a write whose fate is not known stays open in the history for ever.
+ *
+ * Keys are of three kinds, so that what is asked of one has a value in the history: words (set, with and without expiry, exchanged, made if missing), sums, and texts that grow. */
+#include <stdio.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "base/num.h"
+#include "nodesim_own.h"
+#include "shard/task.h"
+
+enum { WAIT_MS = 1500, GIVE_UP_MS = 6000, EXPIRES_MS = 3000 };
+
+enum kind { WORD, SUM, TEXT, KINDS };
+
+static enum kind kind_of(uint32_t key) { return (enum kind)(key % KINDS); }
+
+/* ---- guests, on the node */
+
+static void answer(struct nodesim *s, uint32_t client, uint32_t attempt, enum nodesim_status status, uint32_t leader, struct slice reply)
+{
+    if (s->n_answers == s->cap_answers) {
+        s->cap_answers = s->cap_answers * 2 + 256;
+        s->answers = mem_resize(s->answers, s->cap_answers * sizeof *s->answers);
+    }
+    struct nodesim_answer *a = &s->answers[s->n_answers];
+    *a = (struct nodesim_answer){.client = client, .attempt = attempt, .status = status, .leader = leader};
+    buf_add_slice(&a->reply, reply);
+    world_after(s->w, 0, 50 + rng_below(world_rng(s->w), 500), NODESIM_ANSWER, s->n_answers++);
+}
+
+static void add_guest(struct nodesim_node *n, const struct nodesim_guest *g)
+{
+    if (n->n_guests == n->cap_guests) {
+        n->cap_guests = n->cap_guests * 2 + 16;
+        n->guests = mem_resize(n->guests, n->cap_guests * sizeof *n->guests);
+    }
+    n->guests[n->n_guests++] = *g;
+}
+
+/* What a mutant does not wait for is no part of the hold. */
+static enum seat_outcome outcome(const struct nodesim_node *n, const struct nodesim_guest *g)
+{
+    struct hold h = g->hold;
+    if (n->sim->mutant == NODESIM_NAIVE_READ && !h.wrote) h.round = 0;
+    enum seat_outcome o = seat_outcome(&h);
+    return n->sim->mutant == NODESIM_EARLY_ANSWER && h.wrote && o == SEAT_WAIT ? SEAT_DONE : o;
+}
+
+void nodesim_client_look(struct nodesim_node *n)
+{
+    static const enum nodesim_status statuses[] = {[SEAT_DONE] = NODESIM_DONE, [SEAT_UNCERTAIN] = NODESIM_UNCERTAIN, [SEAT_LOST] = NODESIM_LOST};
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < n->n_guests; i++) {
+        struct nodesim_guest *g = &n->guests[i];
+        enum seat_outcome o = outcome(n, g);
+        if (o == SEAT_WAIT) {
+            n->guests[left++] = *g;
+            continue;
+        }
+        answer(n->sim, g->client, g->attempt, statuses[o], 0, buf_slice(&g->reply));
+        buf_fini(&g->reply);
+    }
+    n->n_guests = left;
+}
+
+bool nodesim_client_request(struct nodesim_node *n, uint32_t number)
+{
+    const struct nodesim_request r = n->sim->requests[number];
+    struct nodesim_guest g = {.client = r.client, .attempt = r.attempt};
+    struct slice argv[NODESIM_WORDS];
+    struct task t = {.out = &g.reply, .resp = 2};
+    for (uint32_t i = 0; i < r.argc; i++) argv[i] = slice_str(r.words[i]);
+    const struct request *q = task_add(&t, n->engine, command_find(n->sim->commands, argv[0]), argv, r.argc);
+    uint32_t group = q->group;
+    t.end = 1;
+    CHECK(task_start(n->worker, &t) && t.n_holds == 1); /* nobody else has the token */
+    g.hold = t.holds[0];
+    task_fini(&t);
+    if (!n->log) {
+        buf_fini(&g.reply);
+        nodesim_free_rest(n);
+        return false;
+    }
+    if (g.hold.bounced) {
+        uint64_t leader = group < NODESIM_GROUPS ? metahost_leader(n->meta, group) : 0;
+        answer(n->sim, r.client, r.attempt, NODESIM_BOUNCED, (uint32_t)leader, SLICE(""));
+        buf_fini(&g.reply);
+    } else {
+        add_guest(n, &g);
+        nodesim_client_look(n);
+    }
+    return true;
+}
+
+/* ---- what a client asks for */
+
+static void say(struct nodesim_client *c, const char *a, const char *b, const char *d, const char *e, const char *f)
+{
+    const char *words[NODESIM_WORDS] = {a, b, d, e, f};
+    c->request.argc = 0;
+    for (uint32_t i = 0; i < NODESIM_WORDS && words[i]; i++) snprintf(c->request.words[c->request.argc++], NODESIM_WORD_BYTES, "%s", words[i]);
+}
+
+static struct wgl_part *add_part(struct nodesim_client *c, enum wgl_kind kind)
+{
+    struct wgl_part *p = &c->parts[c->n_parts++];
+    *p = (struct wgl_part){.kind = kind, .key = slice_str(c->request.words[1])};
+    return p;
+}
+
+static void ask_get(struct nodesim_client *c, const char *key)
+{
+    say(c, "get", key, NULL, NULL, NULL);
+    add_part(c, WGL_GET);
+}
+
+static void ask_del(struct nodesim_client *c, const char *key)
+{
+    say(c, "del", key, NULL, NULL, NULL);
+    add_part(c, WGL_DEL);
+}
+
+static void ask_word(struct nodesim *s, struct nodesim_client *c, const char *key, const char *value)
+{
+    char ms[16];
+    snprintf(ms, sizeof ms, "%u", 1 + (unsigned)rng_below(world_rng(s->w), EXPIRES_MS));
+    switch (rng_below(world_rng(s->w), 6)) {
+    case 0:
+    case 1: say(c, "set", key, value, NULL, NULL); break;
+    case 2:
+    case 3:
+        say(c, "set", key, value, "px", ms);
+        s->result->expiring++;
+        break;
+    case 4: /* if there is none */
+        say(c, "set", key, value, "nx", NULL);
+        *add_part(c, WGL_CAS) = (struct wgl_part){.kind = WGL_CAS, .key = slice_str(c->request.words[1]), .arg = slice_str(c->request.words[2]), .nil_expect = true};
+        return;
+    default: /* and what was there before */
+        say(c, "set", key, value, "get", NULL);
+        add_part(c, WGL_GET);
+    }
+    add_part(c, WGL_SET)->arg = slice_str(c->request.words[2]);
+}
+
+static void choose_command(struct nodesim *s, struct nodesim_client *c)
+{
+    struct rng *rng = world_rng(s->w);
+    char key[16], value[24];
+    snprintf(key, sizeof key, "k%u", c->key);
+    snprintf(value, sizeof value, "v%llu.", (unsigned long long)++s->unique);
+    c->n_parts = 0;
+    uint64_t dice = c->last ? 0 : rng_below(rng, 20);
+    c->write = dice >= 8;
+    if (dice < 8) {
+        ask_get(c, key);
+    } else if (dice < 10) {
+        ask_del(c, key);
+    } else if (kind_of(c->key) == WORD) {
+        ask_word(s, c, key, value);
+    } else if (kind_of(c->key) == SUM) {
+        say(c, "incr", key, NULL, NULL, NULL);
+        add_part(c, WGL_INCR)->by = 1;
+    } else {
+        say(c, "append", key, value, NULL, NULL);
+        add_part(c, WGL_APPEND)->arg = slice_str(c->request.words[2]);
+    }
+}
+
+/* A key that expires does so when the clock of whoever leads then says it: no sooner than it was set, and perhaps never. */
+static void note_expiry(struct nodesim *s, const struct nodesim_client *c, uint32_t number)
+{
+    if (c->request.argc < 4 || strcmp(c->request.words[3], "px") != 0) return;
+    struct wgl_part p = {.kind = WGL_EXPIRE, .key = c->parts[0].key, .arg = c->parts[0].arg};
+    wgl_call(s->history, number, (int64_t)world_now(s->w), &p, 1);
+}
+
+/* ---- asking */
+
+static uint32_t number_of(const struct nodesim *s, const struct nodesim_client *c) { return (uint32_t)(c - s->clients); }
+
+static void rest(struct nodesim *s, struct nodesim_client *c)
+{
+    c->busy = false;
+    if (!c->last) world_after(s->w, 0, 1 + rng_below(world_rng(s->w), 2 * s->think_us), NODESIM_CLIENT, number_of(s, c));
+}
+
+/* To the leader that is known, mostly; else to anybody. */
+static uint32_t choose_node(struct nodesim *s, const struct nodesim_client *c)
+{
+    uint32_t node = c->leader_of[c->key];
+    return node && node <= NODESIM_NODES && rng_below(world_rng(s->w), 20) ? node : 1 + (uint32_t)rng_below(world_rng(s->w), NODESIM_NODES);
+}
+
+static void post(struct nodesim *s, struct nodesim_client *c)
+{
+    uint32_t node = choose_node(s, c);
+    const struct nodesim_node *n = world_node(s->w, node);
+    c->request.client = number_of(s, c);
+    c->request.attempt = ++c->attempt;
+    if (!n || !n->member) {
+        c->leader_of[c->key] = 0;
+        answer(s, c->request.client, c->attempt, NODESIM_BOUNCED, 0, SLICE(""));
+        return;
+    }
+    if (s->n_requests == s->cap_requests) {
+        s->cap_requests = s->cap_requests * 2 + 256;
+        s->requests = mem_resize(s->requests, s->cap_requests * sizeof *s->requests);
+    }
+    s->requests[s->n_requests] = c->request;
+    world_after(s->w, node, 50 + rng_below(world_rng(s->w), 500), NODESIM_REQUEST, s->n_requests++);
+    world_after(s->w, 0, WAIT_MS * WORLD_MS, NODESIM_TIMEOUT, (uint64_t)c->request.client << 32 | c->attempt);
+}
+
+static void begin(struct nodesim *s, struct nodesim_client *c)
+{
+    c->busy = true;
+    choose_command(s, c);
+    c->deadline = world_now(s->w) + GIVE_UP_MS * WORLD_MS;
+    c->op = wgl_call(s->history, number_of(s, c), (int64_t)world_now(s->w), c->parts, c->n_parts);
+    note_expiry(s, c, number_of(s, c));
+    post(s, c);
+}
+
+void nodesim_client_begin(struct nodesim *s, uint32_t number)
+{
+    struct nodesim_client *c = &s->clients[number];
+    if (c->busy) post(s, c); /* again, after a rest */
+    else if (s->load) {
+        c->key = (uint32_t)rng_below(world_rng(s->w), NODESIM_KEYS);
+        begin(s, c);
+    }
+}
+
+void nodesim_client_read_all(struct nodesim *s)
+{
+    for (uint32_t key = 0; key < NODESIM_KEYS; key++) {
+        struct nodesim_client *c = &s->clients[NODESIM_CLIENTS + key];
+        c->last = true;
+        c->key = key;
+        begin(s, c);
+    }
+}
+
+/* ---- answers */
+
+static struct wgl_answer read_reply(struct nodesim *s, struct slice reply)
+{
+    struct wgl_answer a = {0};
+    const char *end = reply.n ? memchr(reply.p, '\r', reply.n) : NULL;
+    struct slice line = end ? slice_of(reply.p + 1, (size_t)(end - reply.p) - 1) : SLICE("");
+    if (!end || !num_parse_i64(line, &a.number)) a.number = slice_is(line, "OK");
+    if (end && reply.p[0] == '$') a.nil = a.number < 0;
+    if (end && reply.p[0] == '$' && !a.nil) a.value = slice_of(end + 2, (size_t)a.number);
+    if (!end || reply.p[0] == '-') world_fail(s->w, "a client is answered %.*s", (int)reply.n, reply.n ? reply.p : "");
+    return a;
+}
+
+static void finish(struct nodesim *s, struct nodesim_client *c, struct slice reply)
+{
+    struct wgl_answer answers[2] = {read_reply(s, reply)};
+    if (c->parts[0].kind == WGL_CAS) answers[0].number = !answers[0].nil;
+    for (size_t i = 0; i < reply.n; i++) world_note(s->w, (unsigned char)reply.p[i]);
+    world_note(s->w, world_now(s->w));
+    wgl_return(s->history, c->op, (int64_t)world_now(s->w), answers);
+    if (c->write) s->result->writes++;
+    else s->result->reads++;
+    rest(s, c);
+}
+
+/* Nothing happened: it goes again, unless it has taken too long. Those who read at the end do not give up. */
+static void try_again(struct nodesim *s, struct nodesim_client *c)
+{
+    c->attempt++; /* what else comes of this one is not heard */
+    if (c->last || world_now(s->w) < c->deadline) {
+        world_after(s->w, 0, (2 + rng_below(world_rng(s->w), 50)) * WORLD_MS, NODESIM_CLIENT, number_of(s, c));
+        return;
+    }
+    wgl_refused(s->history, c->op);
+    rest(s, c);
+}
+
+static void give_up(struct nodesim *s, struct nodesim_client *c)
+{
+    c->leader_of[c->key] = 0;
+    if (!c->write) {
+        try_again(s, c);
+        return;
+    }
+    c->attempt++;
+    s->result->uncertain++;
+    rest(s, c); /* it may have happened, or may yet */
+}
+
+void nodesim_client_answer(struct nodesim *s, uint32_t number)
+{
+    struct nodesim_answer *a = &s->answers[number];
+    struct nodesim_client *c = &s->clients[a->client];
+    struct slice reply = buf_slice(&a->reply);
+    if (!c->busy || c->attempt != a->attempt) return;
+    switch (a->status) {
+    case NODESIM_DONE: finish(s, c, reply); break;
+    case NODESIM_BOUNCED:
+    case NODESIM_LOST:
+        s->result->bounced += a->status == NODESIM_BOUNCED;
+        s->result->lost += a->status == NODESIM_LOST;
+        c->leader_of[c->key] = a->leader;
+        try_again(s, c);
+        break;
+    case NODESIM_UNCERTAIN: give_up(s, c); break;
+    }
+}
+
+void nodesim_client_timeout(struct nodesim *s, uint32_t client, uint32_t attempt)
+{
+    struct nodesim_client *c = &s->clients[client];
+    if (c->busy && c->attempt == attempt) give_up(s, c);
+}
+
+/* ---- the verdict */
+
+void nodesim_client_judge(struct nodesim *s)
+{
+    struct buf why = {0};
+    for (uint32_t key = 0; key < NODESIM_KEYS; key++)
+        if (s->clients[NODESIM_CLIENTS + key].busy) world_fail(s->w, "key k%u cannot be read in the end", key);
+    enum wgl_verdict v = wgl_check(s->history, NULL, NULL, &why);
+    if (v == WGL_NOT) world_fail(s->w, "what clients saw cannot be: %.*s", (int)why.len, why.p);
+    if (v == WGL_GAVE_UP) world_fail(s->w, "nobody can tell whether what clients saw can be");
+    buf_fini(&why);
+}

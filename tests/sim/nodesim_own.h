@@ -1,0 +1,210 @@
+/* The inside of nodesim.h, for its files. */
+#pragma once
+#include "cluster/metahost.h"
+#include "cluster/raftlog.h"
+#include "cluster/raftnode.h"
+#include "cluster/seat.h"
+#include "cluster/snapfetch.h"
+#include "cluster/snapsend.h"
+#include "cluster/snapshelf.h"
+#include "nodesim.h"
+#include "shard/engine.h"
+#include "shard/seating.h"
+#include "wgl.h"
+
+enum {
+    NODESIM_NODES = 5,
+    NODESIM_DATA = 4,
+    NODESIM_GROUPS = META_FIRST_DATA_GROUP + NODESIM_DATA,
+    NODESIM_CLIENTS = 8,
+    NODESIM_KEYS = 18,
+    NODESIM_WORDS = 5,
+    NODESIM_WORD_BYTES = 40,
+};
+
+/* What happens to a node, and (from CLIENT on) to nobody's. */
+enum nodesim_task {
+    NODESIM_TURN, /* of the raft thread */
+    NODESIM_WRITTEN,
+    NODESIM_CHORE,
+    NODESIM_RETRY,
+    NODESIM_WORK,    /* the worker's inbox */
+    NODESIM_UPKEEP,  /* the worker's clock: expiry */
+    NODESIM_REQUEST, /* a client's message */
+    NODESIM_LOOK,    /* answers that wait */
+    NODESIM_JOB,     /* the snapper */
+    NODESIM_COURIER,
+    NODESIM_BEGIN,
+    NODESIM_CLIENT,
+    NODESIM_ANSWER,
+    NODESIM_TIMEOUT,
+    NODESIM_ADMIN,
+};
+
+/* ---- clients */
+
+struct nodesim_request { /* on its way to a node: it may arrive when the client has long given up */
+    uint32_t client, attempt, argc;
+    char words[NODESIM_WORDS][NODESIM_WORD_BYTES];
+};
+
+enum nodesim_status { NODESIM_DONE, NODESIM_BOUNCED, NODESIM_LOST, NODESIM_UNCERTAIN };
+
+struct nodesim_answer {
+    uint32_t client, attempt;
+    enum nodesim_status status;
+    uint32_t leader; /* BOUNCED: a hint; 0 */
+    struct buf reply;
+};
+
+struct nodesim_guest { /* ran, and its answer waits */
+    uint32_t client, attempt;
+    struct hold hold;
+    struct buf reply;
+};
+
+struct nodesim_client {
+    bool busy, write, last; /* last: one of the reads at the end */
+    uint32_t key, attempt;
+    uint64_t deadline;
+    size_t op; /* of the history */
+    uint32_t n_parts;
+    struct wgl_part parts[2];
+    struct nodesim_request request;
+    uint32_t leader_of[NODESIM_KEYS]; /* as it was told; 0 */
+};
+
+/* ---- nodes */
+
+enum nodesim_job_kind { NODESIM_RECOVER, NODESIM_REFILL, NODESIM_INSTALL, NODESIM_MARK, NODESIM_TAKE };
+
+struct nodesim_job {
+    enum nodesim_job_kind kind;
+    uint32_t group, tries, trailing;
+    uint64_t index, term, at_ms;
+    bool is_filled; /* REFILL: the seat is not what the log thinks */
+    int rc;         /* INSTALL: it could not be had */
+};
+
+enum nodesim_stage { NODESIM_IDLE, NODESIM_BEGUN, NODESIM_FILLING, NODESIM_FILLED, NODESIM_CUT, NODESIM_WRITING };
+
+struct nodesim_snap {
+    struct snapshelf shelf;
+    struct snapsend *send;
+    struct snapfetch *fetch;
+    struct nodesim_job jobs[4 * NODESIM_GROUPS];
+    uint32_t n_jobs;
+    struct nodesim_job now; /* under way */
+    enum nodesim_stage stage;
+    uint64_t serial;  /* of the job: who tells of an older one is not heard */
+    bool planned;     /* a JOB is on its way */
+    bool unwanted;    /* the group of the job was dropped */
+    uint64_t courier_at; /* UINT64_MAX: no COURIER is on its way */
+    uint64_t marked[NODESIM_GROUPS], delete_at[NODESIM_GROUPS]; /* older snapshots go then */
+    struct groupsnap_reader *reader; /* BEGUN: what the seat is to be filled with; NULL: nothing */
+    struct groupsnap_header header;
+    struct seat_mark mark;           /* CUT */
+    struct buf raw;
+    uint64_t entries;
+    struct groupsnap_writer *writer; /* WRITING */
+};
+
+struct nodesim_node { /* a process. As long as the machine has no node of the cluster it is nothing but the first two */
+    struct nodesim *sim;
+    uint32_t id;
+    bool member;
+    uint64_t clock, mono; /* the machine's, and one made of it that does not go back */
+
+    struct raftlog *log; /* NULL: it has crashed */
+    struct raftnode *raft;
+    struct raftlog_write write;
+    struct raftlog_chore chore;
+    bool writing, choring, woken;
+    uint32_t turns;
+    struct metahost *meta;
+    char peers[NODESIM_NODES + 1][32]; /* addresses; empty: none */
+    bool leads[NODESIM_GROUPS];
+    bool ends; /* it was declared gone */
+
+    struct engine *engine;
+    struct worker *worker;
+    struct seats *seats;
+    struct seating seating; /* goes between the engine and the seats' own, */
+    const struct seating *real; /* which is this */
+    uint64_t admitted;      /* the reign in which the running command was */
+    bool busy;              /* a command stands still in the middle */
+    bool planned_work, planned_look;
+    struct nodesim_guest *guests;
+    uint32_t n_guests, cap_guests;
+
+    struct nodesim_snap snap;
+};
+
+/* What a machine has besides its disk. */
+struct nodesim_machine {
+    bool member, gone, joining, leaving;
+    uint64_t incarnation, instance;
+    char address[32], clients[32], name[16];
+    char peers[NODESIM_NODES + 1][32]; /* the file PEERS */
+    int64_t skew_ms; /* between the world's clock of it and the time of day */
+};
+
+struct nodesim {
+    struct world *w;
+    enum nodesim_mutant mutant;
+    struct command_table *commands;
+    struct slog log;
+    uint32_t founders;
+    bool load, admin, ending;
+    uint32_t think_us;
+    uint32_t held; /* a command stands still somewhere */
+    struct nodesim_machine machines[NODESIM_NODES + 1];
+    struct nodesim_client clients[NODESIM_CLIENTS + NODESIM_KEYS]; /* the last ones read each key in the end */
+    uint64_t unique;
+    struct nodesim_request *requests;
+    uint32_t n_requests, cap_requests;
+    struct nodesim_answer *answers;
+    uint32_t n_answers, cap_answers;
+    struct wgl *history;
+    struct nodesim_result *result;
+};
+
+extern const uint8_t nodesim_cluster[META_CLUSTER_ID];
+
+/* ---- nodesim.c */
+extern const struct world_program nodesim_program;
+void nodesim_become(struct nodesim_node *n);  /* the machine has a node of the cluster now */
+void nodesim_wake(struct nodesim_node *n);    /* the raft thread shall turn soon */
+void nodesim_plan_work(struct nodesim_node *n);
+void nodesim_send(struct nodesim_node *n, uint64_t peer, struct slice frames);
+int64_t nodesim_unix_ms(const struct nodesim_node *n);
+void nodesim_begin_turn(struct nodesim_node *n);
+void nodesim_end_turn(struct nodesim_node *n);
+void nodesim_free_rest(struct nodesim_node *n); /* of a process that died in the middle of a command, which has ended now */
+struct rng *nodesim_rng(const struct nodesim_node *n);
+
+/* ---- nodesim_snap.c */
+void nodesim_snap_open(struct nodesim_node *n);
+void nodesim_snap_close(struct nodesim_node *n);
+void nodesim_snap_put(struct nodesim_node *n, const struct nodesim_job *job);
+void nodesim_snap_drop(struct nodesim_node *n, uint32_t group);
+void nodesim_snap_job(struct nodesim_node *n);
+void nodesim_snap_courier(struct nodesim_node *n);
+void nodesim_snap_plan(struct nodesim_node *n);
+void nodesim_snap_frame(struct nodesim_node *n, uint64_t from, const struct wire_frame *f);
+void nodesim_snap_describe(struct nodesim_node *n, uint32_t group, uint64_t index, struct buf *out);
+void nodesim_snap_install(struct nodesim_node *n, uint32_t group, uint64_t from, uint64_t index, uint64_t term, struct slice descriptor);
+void nodesim_snap_marked(struct nodesim_node *n, uint32_t group, uint64_t index);
+
+/* ---- nodesim_client.c */
+/* A client's message has come. False: the process died in the middle of it. */
+bool nodesim_client_request(struct nodesim_node *n, uint32_t request);
+void nodesim_client_look(struct nodesim_node *n); /* what can be answered now */
+void nodesim_client_begin(struct nodesim *s, uint32_t client);
+void nodesim_client_answer(struct nodesim *s, uint32_t answer);
+void nodesim_client_timeout(struct nodesim *s, uint32_t client, uint32_t attempt);
+void nodesim_client_read_all(struct nodesim *s); /* each key, by clients that do not give up */
+void nodesim_client_judge(struct nodesim *s);
+
+/* ---- nodesim_story.c */
+void nodesim_story_admin(struct nodesim *s);
