@@ -292,7 +292,7 @@ static void sync_self(struct metahost *h)
 {
     const struct metanodes_node *n = metanodes_find(h->nodes, h->me);
     if (!h->nodes->version) return;
-    if (memcmp(h->nodes->cluster, h->cluster, META_CLUSTER_ID)) {
+    if (memcmp(h->nodes->cluster, h->cluster, META_CLUSTER_ID) != 0) {
         metahost_fail(h, "the log is of another cluster");
     } else if (metanodes_gone(h->nodes, h->me)) {
         metahost_fail(h, "this node was declared gone: to be part of the cluster again it joins with an empty data directory");

@@ -58,6 +58,9 @@ void metahost_free(struct metahost *h);
 /* A new node of a new cluster: its replicas are created. Nothing for one that was here before (its log has them). */
 void metahost_found(struct metahost *h);
 
+/* A node that was a peer when this one last ran, or that JOIN named: it is one until group 0 says otherwise. */
+void metahost_peer(struct metahost *h, uint64_t node, const char *address);
+
 /* ---- upcalls of raftthread_app. role, members, stranger and changed: of all groups; the others of groups 0 and 1. They note what they bring, and tick acts: metahost_next says that it should soon. (What raftnode allows within upcalls is
  * all that happens there: rewind; answers to questions.) */
 void metahost_committed(struct metahost *h, uint32_t group, const struct raftnode_entry *entries, uint32_t n);

@@ -37,6 +37,11 @@ void metahost_peers_put(struct metahost *h, uint64_t id, struct slice address)
     h->calls.peer_put(h->calls.ctx, id, p->address);
 }
 
+void metahost_peer(struct metahost *h, uint64_t node, const char *address)
+{
+    if (node != h->me) metahost_peers_put(h, node, slice_str(address));
+}
+
 static void remove_peer(struct metahost *h, uint32_t at)
 {
     uint64_t id = h->peers[at].id;
@@ -80,7 +85,7 @@ void metahost_peers_sync(struct metahost *h)
 
 bool metahost_caller(struct metahost *h, const struct wire_hello *hello)
 {
-    if (hello->node == h->me || memcmp(hello->cluster, h->cluster, META_CLUSTER_ID)) return false;
+    if (hello->node == h->me || memcmp(hello->cluster, h->cluster, META_CLUSTER_ID) != 0) return false;
     /* A number that is not known yet was given by an entry that did not come here yet. */
     bool gone = metanodes_gone(h->nodes, hello->node);
     metahost_peers_put(h, hello->node, slice_str(hello->address));
@@ -303,7 +308,7 @@ int metahost_frame(struct metahost *h, uint64_t from, const struct wire_frame *f
 void metahost_up(struct metahost *h, uint64_t peer, enum links_way way)
 {
     if (way != LINKS_OUT) return;
-    (void)peer;
+    find_or_add(h, peer);
     h->status_at = h->now;
     metahost_ask_hurry(h, META_NODES_GROUP);
     metahost_ask_hurry(h, META_MAP_GROUP);

@@ -87,10 +87,20 @@ void metaview_nodes(struct buf *out, const struct metanodes *nodes, const struct
     lay_out(&t, out);
 }
 
-/* 1 2+ 3?: member, wanted but not told yet, told but not wanted any more. */
+/* Of groups 0 and 1, which are on every node, the log alone says who is a member: 1 4~: votes, only follows. */
+static void text_own_members(struct buf *out, const struct raftnode_members *m)
+{
+    for (uint32_t i = 0; i < m->n; i++) buf_printf(out, "%s%" PRIu64 "%s", i ? " " : "", m->m[i].node, m->m[i].role == RAFTNODE_VOTER ? "" : "~");
+}
+
+/* 1 2+ 3-: member, wanted but not told yet, told but not wanted any more. */
 static void text_members(struct buf *out, const struct metagroups_group *g)
 {
     struct raftnode_members all = g->wanted;
+    if (g->id < META_FIRST_DATA_GROUP && g->told.n) {
+        text_own_members(out, &g->told);
+        return;
+    }
     for (uint32_t i = 0; i < g->told.n; i++)
         if (!meta_members_has(&all, g->told.m[i].node)) meta_members_set(&all, g->told.m[i].node, g->told.m[i].role);
     for (uint32_t i = 0; i < all.n; i++) {

@@ -158,6 +158,7 @@ void node_make_meta(struct node *n)
     };
     memcpy(o.cluster, f->cluster, META_CLUSTER_ID);
     n->meta = metahost_new(&o);
+    for (uint32_t i = 0; i < n->peers.n; i++) metahost_peer(n->meta, n->peers.of[i].id, n->peers.of[i].address);
 }
 
 /* ---- R: founding */

@@ -400,12 +400,15 @@ static inline void metahostrig_start(struct metahostrig *r, uint64_t id)
     struct metahost_options o = {.node = id, .incarnation = ++n->incarnation, .now = r->now, .seed = rng_u64(&r->rng), .cluster = "a cluster of ou", .me = n->is,
                                  .founding = id <= r->founders ? &c : NULL, .calls = metahostrig_calls, .log = &r->log};
     o.calls.ctx = n;
-    memset(n->peer, 0, sizeof n->peer);
     n->exists = n->up = true;
     n->failed = false;
     n->map_version = 0;
     n->host = metahost_new(&o);
     if (fresh) metahost_found(n->host);
+    /* Those that it had before; a new one was told of somebody. */
+    if (fresh && id > r->founders) n->peer[1] = n->peer[2] = true;
+    for (uint64_t peer = 1; peer <= METAHOSTRIG_NODES; peer++)
+        if (n->peer[peer]) metahost_peer(n->host, peer, r->nodes[peer].text[0]);
     for (uint32_t g = 0; g < METAHOSTRIG_GROUPS; g++) {
         n->at[g].told = false;
         n->at[g].told_members = 0;

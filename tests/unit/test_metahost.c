@@ -188,6 +188,8 @@ static void a_node_joins_and_gets_its_share(void **state)
         assert_int_equal(replicas_of(r, id), 12);
         assert_int_equal(leads_of(r, id), 4);
     }
+    assert_int_equal(metahostrig_ask(r, 4, METAHOST_STATUS, "", &a), 0);
+    assert_non_null(strstr(a.text.p, "1 2 3 4~ "));
     buf_fini(&a.text);
     buf_fini(&b.text);
     metahostrig_free(r);
@@ -537,7 +539,7 @@ static void whatever_happens_all_come_to_rest_with_equal_states(void **state)
 {
     uint32_t counts[6] = {0};
     uint64_t moves = 0, drops = 0;
-    for (uint64_t seed = 1; seed <= 25; seed++) {
+    for (uint64_t seed = 1; seed <= 100; seed++) {
         struct metahostrig_answer a = {0};
         struct metahostrig *r = metahostrig_new(3 + seed % 3, 6, seed * 77);
         uint64_t next = r->founders + 1;
