@@ -312,12 +312,13 @@ static void out_is_lost(struct links *l, struct linkconn *c, int error, const ch
 }
 
 /* A guest, who is known by no address, is forgotten with its last connection. */
-static void in_is_lost(struct links *l, struct linkconn *c, const char *why)
+static void in_is_lost(struct links *l, struct linkconn *c, int error, const char *why)
 {
     struct linkpeer *p = c->peer;
     if (p->in == c) p->in = NULL;
     linkconn_close(c);
-    slog(l->options.log, SLOG_VERBOSE, "a node is not connected any more", "node=%llu address=%s reason=%s", (unsigned long long)p->node, p->address, why);
+    /* Nodes come and go; one that speaks nonsense is worth a look. */
+    slog(l->options.log, error == -EPROTO ? SLOG_WARNING : SLOG_VERBOSE, "a node is not connected any more", "node=%llu address=%s reason=%s", (unsigned long long)p->node, p->address, why);
     l->calls.on_down(l->calls.ctx, p->node, LINKS_IN);
     if (!p->in && !p->address[0]) free_peer(l, p);
 }
@@ -331,7 +332,7 @@ void links_lost(struct links *l, struct linkconn *c, int error, const char *why)
     } else if (c->way == LINKS_OUT) {
         out_is_lost(l, c, error, why);
     } else if (c->peer) {
-        in_is_lost(l, c, why);
+        in_is_lost(l, c, error, why);
     } else {
         tell_refusal(l, c, NULL, why);
         l->callers--;
