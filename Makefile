@@ -2,6 +2,7 @@
 #
 #   make            build/sherd
 #   make run        install, build, start on 127.0.0.1:6379 with data in ./data; options by ARGS="--workers 4 ..."
+#   make cluster    three nodes of a cluster on this machine, to try: ends with Ctrl-C; options by ARGS="--nodes 5 --port 7001"
 #   make test       install, build, unit tests, fuzz corpora, integration tests, sanitizer build too
 #   make unit       unit tests only              make unit T=table   one of them
 #   make replay     fuzz corpora only            make pytest P="-k smoke"   integration tests only
@@ -135,6 +136,10 @@ run: packages-build
 	@$(MAKE) --no-print-directory all
 	$(O)/sherd serve --bind 127.0.0.1 --port 6379 --data ./data $(ARGS)
 
+cluster: packages-build
+	@$(MAKE) --no-print-directory all
+	$(O)/sherd cluster demo $(ARGS)
+
 unit: $(if $(T),$(O)/tests/test_$(T),$(TESTS))
 	@scripts/unit-tests $^
 
@@ -225,7 +230,7 @@ packages-%:
 clean:
 	rm -rf build
 
-.PHONY: all run unit replay sim pytest lib shared-lib install-lib python wheel pytest-python test-engines crash test check-all test-build fuzz-build fuzzers tidy docs clean
+.PHONY: all run cluster unit replay sim pytest lib shared-lib install-lib python wheel pytest-python test-engines crash test check-all test-build fuzz-build fuzzers tidy docs clean
 .DELETE_ON_ERROR:
 
 -include bench/bench.mk

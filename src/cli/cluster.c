@@ -21,7 +21,7 @@ static const struct verb {
     const char *usage, *help;
 } verbs[] = {
     {"status", 0, "", "nodes, groups and what is under way"},
-    {"leave", 1, "NODE", "moves its replicas away, then it is no node any more and can be stopped; --wait until then"},
+    {"leave", 1, "NODE", "moves its replicas away, then it is no node any more and ends; --wait until then"},
     {"return", 1, "NODE", "calls that off"},
     {"remove", 1, "NODE", "it is dead for good: its replicas are made anew elsewhere"},
     {"move", 3, "GROUP FROM TO", "moves a replica from node to node"},

@@ -2,12 +2,14 @@
 #include <errno.h>
 #include <ftw.h>
 #include <limits.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -64,6 +66,31 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 static void remove_dir(const struct demo *d)
 {
     if (!d->dir) nftw(d->path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* ---- ports */
+
+static bool is_free(uint16_t port)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    if (fd < 0) return false;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    bool bound = bind(fd, (const struct sockaddr *)&a, sizeof a) == 0;
+    close(fd);
+    return bound;
+}
+
+/* Another demo on the same ports would answer for ours. */
+static bool has_ports(const struct demo *d)
+{
+    for (uint32_t i = 0; i < 2 * d->nodes; i++) {
+        uint16_t port = i < d->nodes ? (uint16_t)port_of(d, i) : clusterconf_port(0, port_of(d, i - d->nodes));
+        if (is_free(port)) continue;
+        fprintf(stderr, "sherd: port %u is in use; --port chooses others\n", port);
+        return false;
+    }
+    return true;
 }
 
 /* ---- the nodes */
@@ -178,7 +205,7 @@ static void say_what_to_try(const struct demo *d)
            "  redis-cli -p %u set greeting hello      any node takes any command\n"
            "  redis-cli -p %u get greeting            and every node sees it\n"
            "  sherd cluster status --server 127.0.0.1:%u\n"
-           "  kill -9 %ld                          the others go on\n"
+           "  kill -9 %-31ld the others go on\n"
            "  sherd cluster join 127.0.0.1:%u --port %u --data %s/node-%u\n"
            "\nCtrl-C ends them%s.\n",
            port_of(d, 0), port_of(d, last), port_of(d, 0), (long)d->pids[last], port_of(d, 0), port_of(d, d->nodes), d->path, d->nodes + 1, d->dir ? "" : ", and their data is deleted");
@@ -207,7 +234,7 @@ static int run(struct demo *d)
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGCHLD);
     sigprocmask(SIG_BLOCK, &set, NULL);
-    if (!make_dir(d)) return EXIT_TROUBLE;
+    if (!has_ports(d) || !make_dir(d)) return EXIT_TROUBLE;
     bool good = true;
     for (uint32_t i = 0; i < d->nodes && good; i++) good = start_node(d, i);
     good = good && wait_until_ready(d);

@@ -54,16 +54,18 @@ static uint64_t leader_of(const struct metaview_hints *h, uint32_t group) { retu
 
 static bool linked(const struct metaview_hints *h, uint64_t node) { return node == h->myself || !h->linked || h->linked(h->ctx, node); }
 
-void metaview_node_name(char out[METAVIEW_NODE_NAME + 1], const struct metanodes *m, uint64_t node)
+void metaview_name(char out[METAVIEW_NODE_NAME + 1], const uint8_t cluster[META_CLUSTER_ID], uint64_t node)
 {
     static const char digits[] = "0123456789abcdef";
     for (int i = 0; i < 12; i++) {
-        out[2 * i] = digits[m->cluster[i] >> 4];
-        out[2 * i + 1] = digits[m->cluster[i] & 15];
+        out[2 * i] = digits[cluster[i] >> 4];
+        out[2 * i + 1] = digits[cluster[i] & 15];
     }
     for (int i = 0; i < 16; i++) out[24 + i] = digits[node >> (60 - 4 * i) & 15];
     out[METAVIEW_NODE_NAME] = 0;
 }
+
+void metaview_node_name(char out[METAVIEW_NODE_NAME + 1], const struct metanodes *m, uint64_t node) { metaview_name(out, m->cluster, node); }
 
 void metaview_nodes(struct buf *out, const struct metanodes *nodes, const struct metagroups *groups, const struct metaview_hints *h)
 {

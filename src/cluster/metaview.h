@@ -14,6 +14,7 @@ struct metaview_hints {
     bool (*linked)(void *ctx, uint64_t node);
 };
 
+void metaview_name(char out[METAVIEW_NODE_NAME + 1], const uint8_t cluster[META_CLUSTER_ID], uint64_t node);
 void metaview_node_name(char out[METAVIEW_NODE_NAME + 1], const struct metanodes *m, uint64_t node);
 
 /* Tables with a head line, columns padded with spaces, a line each; those that are gone are left out. */

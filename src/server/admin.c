@@ -91,9 +91,8 @@ static void cmd_wait(struct exec *x)
     else reply_int(&x->out, 0);
 }
 
-/* ---- clusters and modules */
+/* ---- modules */
 
-static void cmd_no_cluster(struct exec *x) { reply_error(&x->out, "ERR This instance has cluster support disabled"); }
 static void cmd_module_list(struct exec *x) { reply_array(&x->out, 0); }
 
 static const struct exec_subcommand module_subs[] = {
@@ -140,7 +139,6 @@ static void cmd_lolwut(struct exec *x)
 }
 
 #define ADMIN .class = CLASS_LOCAL, .group = "server"
-#define CLUSTER .class = CLASS_LOCAL, .group = "cluster"
 
 static const struct command rows[] = {
     {.name = "time", ADMIN, .fn = cmd_time, .arity = 1, .flags = CMD_LOADING | CMD_STALE | CMD_FAST, .since = "2.6.0",
@@ -159,12 +157,6 @@ static const struct command rows[] = {
      .summary = "Lists the loaded modules: none.", .args = "LIST | HELP"},
     {.name = "lolwut", ADMIN, .fn = cmd_lolwut, .arity = -1, .flags = CMD_READONLY | CMD_FAST, .since = "5.0.0",
      .summary = "Draws the shards and shows the version.", .args = "[VERSION version]"},
-    {.name = "cluster", CLUSTER, .fn = cmd_no_cluster, .arity = -2, .flags = CMD_STALE, .since = "3.0.0",
-     .summary = "Answers an error: Redis's cluster protocol is not spoken.", .args = "subcommand [argument ...]"},
-    {.name = "readonly", CLUSTER, .fn = cmd_no_cluster, .arity = 1, .flags = CMD_LOADING | CMD_STALE | CMD_FAST, .since = "3.0.0",
-     .summary = "Answers an error: Redis's cluster protocol is not spoken.", .args = ""},
-    {.name = "readwrite", CLUSTER, .fn = cmd_no_cluster, .arity = 1, .flags = CMD_LOADING | CMD_STALE | CMD_FAST, .since = "3.0.0",
-     .summary = "Answers an error: Redis's cluster protocol is not spoken.", .args = ""},
 };
 
 const struct command_family admin_family = COMMAND_FAMILY(rows);

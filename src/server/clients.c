@@ -540,6 +540,18 @@ static void set_switch(struct exec *x, bool *which)
 static void client_no_evict(struct exec *x) { set_switch(x, &conn_of(x)->no_evict); }
 static void client_no_touch(struct exec *x) { set_switch(x, &conn_of(x)->no_touch); }
 
+/* What reads of this connection show in a cluster: everything that was acknowledged before, or what the node's own replica has. A single server has one copy only, and both are the same. */
+static void client_consistency(struct exec *x)
+{
+    bool stale = slice_is(x->argv[2], "stale");
+    if (!stale && !slice_is(x->argv[2], "linearizable")) {
+        exec_syntax(x);
+        return;
+    }
+    conn_of(x)->stale = stale;
+    reply_ok(&x->out);
+}
+
 /* ---- client-side caching, which is not there: what asks for it is refused, what asks about it is told so */
 
 static void client_tracking(struct exec *x)
@@ -572,6 +584,7 @@ static void client_getredir(struct exec *x) { reply_int(&x->out, -1); }
 
 static const struct exec_subcommand subcommands[] = {
     {"caching", client_caching, 3},
+    {"consistency", client_consistency, 3},
     {"getname", client_getname, 2},
     {"getredir", client_getredir, 2},
     {"id", client_id, 2},
@@ -594,6 +607,8 @@ static const struct exec_subcommand subcommands[] = {
 static const char *const help[] = {
     "CACHING (YES|NO)",
     "    Enable/disable tracking of the keys for next command in OPTIN/OPTOUT modes.",
+    "CONSISTENCY (LINEARIZABLE|STALE)",
+    "    In a cluster: reads show everything that was acknowledged, or what this node has.",
     "GETREDIR",
     "    Return the client ID we are redirecting to when tracking is enabled.",
     "GETNAME",
@@ -657,7 +672,7 @@ static const struct command rows[] = {
     {.name = "client", .fn = client_command, .arity = -2, .class = CLASS_LOCAL, .flags = CMD_NOSCRIPT | CMD_LOADING | CMD_STALE, .subs = subcommands,
      .group = "connection", .since = "2.4.0", .summary = "A container for client connection commands.",
      .args = "ID | INFO | GETNAME | SETNAME name | SETINFO (LIB-NAME | LIB-VER) value | LIST [TYPE type | ID id [id ...]] | KILL ip:port | KILL option "
-             "value [option value ...] | PAUSE timeout [WRITE | ALL] | UNPAUSE | REPLY (ON | OFF | SKIP) | NO-EVICT (ON | OFF) | NO-TOUCH (ON | OFF) | "
+             "value [option value ...] | PAUSE timeout [WRITE | ALL] | UNPAUSE | REPLY (ON | OFF | SKIP) | NO-EVICT (ON | OFF) | NO-TOUCH (ON | OFF) | CONSISTENCY (LINEARIZABLE | STALE) | "
              "UNBLOCK id [TIMEOUT | ERROR] | TRACKING (ON | OFF) | TRACKINGINFO | CACHING (YES | NO) | GETREDIR | HELP"},
 };
 

@@ -158,7 +158,7 @@ static void reset_command(struct exec *x)
     c->db = 0;
     x->out.resp = c->resp = 2;
     c->reply_mode = REPLY_ON;
-    c->no_evict = c->no_touch = false;
+    c->no_evict = c->no_touch = c->stale = false;
     c->authenticated = !CONFIG_NUM(config_of(x), has_password);
     reply_simple(&x->out, "RESET");
 }

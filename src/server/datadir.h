@@ -17,7 +17,7 @@ struct datadir {
     int lock_fd;
     uint32_t shards;    /* as recorded: what is on disk is laid out for this many */
     uint32_t layout;    /* the folder layout-N is the one in use; another one is the rest of a change that was cut short; 0: a node's */
-    uint64_t seed;      /* of the key hash; a node's: a number of its own, by which a cluster that it has joined knows it again */
+    uint64_t seed;      /* of the key hash; a node has that of its cluster, and not this one */
     int64_t created_s;  /* unix seconds */
     bool fresh;         /* made by this call */
 };

@@ -20,6 +20,7 @@ extern const struct command_family snapreads_family;    /* snapreads.c: SNAPSHOT
 extern const struct command_family snapcmd_family;      /* snapcmd.c: SNAPSHOT.PUBLISH SNAPSHOT.STATUS SNAPSHOT.INFO ... */
 extern const struct command_family durability_family;   /* durability.c: HEALTH */
 extern const struct command_family spacecmd_family;     /* spacecmd.c: SPACE.SET SPACE.INFO RANGE.MAP RANGE.SPLIT ... */
+extern const struct command_family clustercmd_family;   /* clustercmd.c: CLUSTER READONLY READWRITE */
 extern const struct command_family rangelock_family;    /* rangelock.c: RANGE.LOCK RANGE.EXTEND RANGE.UNLOCK RANGE.LOCKS */
 extern const struct command_family rangeexec_family;    /* rangeexec.c: RANGE.EXEC */
 extern const struct command_family rangekeeper_family;  /* rangekeeper.c: RANGE.EXPLAIN */

@@ -12,6 +12,7 @@
 #include "base/num.h"
 #include "base/version.h"
 #include "cold/readers.h"
+#include "server/clusternode.h"
 #include "server/conn.h"
 #include "server/durability.h"
 #include "server/families.h"
@@ -80,7 +81,7 @@ static void add_server(struct report *r)
     struct utsname os;
     uname(&os);
     buf_printf(r->out, "redis_version:%s\r\nserver_name:sherd\r\nsherd_version:%s\r\nsherd_build:%s\r\n", REDIS_VERSION, SHERD_VERSION, SHERD_BUILD);
-    buf_printf(r->out, "redis_mode:standalone\r\nos:%s %s %s\r\narch_bits:%zu\r\n", os.sysname, os.release, os.machine, 8 * sizeof(void *));
+    buf_printf(r->out, "redis_mode:%s\r\nos:%s %s %s\r\narch_bits:%zu\r\n", s->node ? "cluster" : "standalone", os.sysname, os.release, os.machine, 8 * sizeof(void *));
     add_text(r, "multiplexing_api", s->io_backend);
     add_text(r, "compiler_version", __VERSION__);
     add_num(r, "process_id", (uint64_t)getpid());
@@ -172,7 +173,7 @@ static void add_loading(struct report *r)
     bool loading = atomic_load(&r->s->loading);
     buf_printf(r->out, "loading:%d\r\nasync_loading:0\r\n", loading);
     add_num(r, "wal_replay_errors", atomic_load(&r->s->replay_errors));
-    if (!loading) return;
+    if (!loading || !r->s->recovery) return;
     struct recover_progress p;
     recover_progress(r->s, &p);
     double part = share(p.loaded_bytes, p.total_bytes), seconds = (double)(r->now_ms - p.start_ms) / 1000;
@@ -324,7 +325,11 @@ static void add_latencystats(struct report *r)
     buf_fini(&percentiles);
 }
 
-static void add_cluster(struct report *r) { add_text(r, "cluster_enabled", "0"); }
+static void add_cluster(struct report *r)
+{
+    add_num(r, "cluster_enabled", r->s->node != NULL);
+    if (r->s->node) clusternode_info(r->s, r->out);
+}
 
 static void add_keyspace(struct report *r)
 {

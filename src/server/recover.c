@@ -273,7 +273,7 @@ void recover_tick(struct server *s, int64_t now_ms)
 {
     struct recovery *r = s->recovery;
     struct recover_progress p;
-    if (!atomic_load(&s->loading) || now_ms < r->next_tell_ms) return;
+    if (!r || !atomic_load(&s->loading) || now_ms < r->next_tell_ms) return;
     r->next_tell_ms = now_ms + TELL_MS;
     recover_progress(s, &p);
     slog(&s->log, SLOG_NOTICE, "loading", "bytes=%llu of=%llu percent=%.1f seconds=%.1f", (unsigned long long)p.loaded_bytes, (unsigned long long)p.total_bytes,

@@ -11,10 +11,13 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/version.h"
+#include "cluster/node.h"
 #include "command/families.h"
 #include "io/file.h"
 #include "io/file_uring.h"
 #include "io/pager.h"
+#include "server/clusternode.h"
+#include "server/clusterrules.h"
 #include "server/datadir.h"
 #include "server/evictor.h"
 #include "server/exporter.h"
@@ -25,6 +28,7 @@
 #include "server/publisher.h"
 #include "server/rangekeeper.h"
 #include "server/recover.h"
+#include "server/relay.h"
 #include "server/sampler.h"
 #include "server/saves.h"
 #include "server/slowlog.h"
@@ -47,7 +51,7 @@ struct command_table *server_commands(void)
         zsets_family, zpops_family, zranges_family, zstores_family, bits_family, hll_family, sort_family, restore_family,
         transactions_family, subscribe_family, connection_family, clients_family, configs_family,
         catalog_family, info_family, slowlog_family, latency_family, memory_family, debug_family, stats_family, admin_family, saves_family, durability_family,
-        snapreads_family, snapcmd_family, spacecmd_family, rangecmd_family, rangelock_family, rangeexec_family, rangekeeper_family,
+        snapreads_family, snapcmd_family, spacecmd_family, rangecmd_family, rangelock_family, rangeexec_family, rangekeeper_family, clustercmd_family,
     };
     return command_table_new(families, sizeof families / sizeof families[0]);
 }
@@ -95,6 +99,7 @@ static void apply_config(void *ctx)
     if (s->journal) journal_set_policy(s->journal, (enum journal_policy)CONFIG_NUM(c, sync_policy));
     if (s->engine->thaws)
         tier_set_compression(s->engine->thaws->tier, (enum compress_profile)CONFIG_NUM(c, compression_profile), (size_t)CONFIG_NUM(c, compression_min_size));
+    if (s->relay) relay_set_timeout(s->relay, (uint32_t)CONFIG_NUM(c, cluster.timeout_ms));
     saves_apply_config(s);
     slog_set_level(&s->log, (enum slog_level)CONFIG_NUM(c, log_level));
 }
@@ -123,14 +128,20 @@ static void announce(const struct server *s)
          (int)getpid());
 }
 
-static void build(struct server *s, unsigned workers, uint64_t seed)
+static struct command_table *choose_commands(const struct config *c)
 {
-    s->commands = s->config->snapshot[0] ? snapreads_commands() : server_commands();
-    s->engine = engine_new(workers, seed, datadir_random_seed(), s->commands);
+    if (c->snapshot[0]) return snapreads_commands();
+    return CONFIG_NUM(c, cluster.enabled) ? clusterrules_commands() : server_commands();
+}
+
+static void build(struct server *s, unsigned workers, uint32_t shards, uint64_t seed)
+{
+    s->commands = choose_commands(s->config);
+    s->engine = engine_new(shards, seed, datadir_random_seed(), s->commands);
     s->topology = topology_new(s->engine);
     s->rangekeeper = rangekeeper_new(s);
     s->pager = pager_new();
-    for (unsigned i = 0; i < workers; i++) s->engine->stores[i]->pager = s->pager;
+    for (uint32_t i = 0; i < shards; i++) s->engine->stores[i]->pager = s->pager;
     s->pubsub = subscribe_registry_new(workers);
     s->slowlog = slowlog_new();
     s->totals = totals_new(command_places(s->commands));
@@ -183,15 +194,31 @@ static sigset_t block_signals(void)
     return set;
 }
 
+enum { LOOK_NS = 10 * 1000 * 1000 };
+
+/* A node of a cluster is up when its groups are back: that is looked for while waiting. */
+static int wait_for_signal(struct server *s, const sigset_t *set)
+{
+    int got = 0;
+    while (s->node && atomic_load(&s->loading)) {
+        if ((got = sigtimedwait(set, NULL, &(struct timespec){.tv_nsec = LOOK_NS})) > 0) return got;
+        if (!node_is_up(s->node)) continue;
+        atomic_store(&s->loading, false);
+        announce(s);
+    }
+    while (sigwait(set, &got) != 0) {
+    }
+    return got;
+}
+
 /* False: it ends because the data could not be recovered. */
 static bool wait_for_end(struct server *s, const sigset_t *set)
 {
-    int got = 0;
-    while (sigwait(set, &got) != 0) {
-    }
+    int got = wait_for_signal(s, set);
     slog(&s->log, SLOG_NOTICE, "stopping", "signal=%s", got == SIGINT ? "SIGINT" : "SIGTERM");
     atomic_store(&s->stopping, true);
     bool recovered = !s->recovery || recover_join(s);
+    if (s->node) clusternode_stop(s->clusternode);
     for (uint32_t i = 0; i < s->engine->n_workers; i++) engine_send(s->engine, i, &s->fronts[i]->stop_mail);
     for (uint32_t i = 0; i < s->engine->n_workers; i++) front_join(s->fronts[i]);
     return recovered;
@@ -262,6 +289,7 @@ static void ready_without_log(struct server *s)
 static int close_log(struct server *s)
 {
     if (s->walk) walk_stop(s->walk);
+    if (s->node) clusternode_close(s->clusternode);
     publisher_stop(s->publisher);
     exporter_stop(s->exporter);
     if (s->dumper) dumper_stop(s->dumper);
@@ -280,7 +308,8 @@ static int close_log(struct server *s)
 static int run(struct server *s, struct datadir *d)
 {
     sigset_t set = block_signals();
-    build(s, config_workers(s->config), d ? d->seed : datadir_random_seed());
+    unsigned workers = config_workers(s->config);
+    build(s, workers, workers, d ? d->seed : datadir_random_seed());
     int code = 1;
     listen_make_room(s);
     if (d) {
@@ -304,6 +333,33 @@ static int run(struct server *s, struct datadir *d)
     return code;
 }
 
+/* A node of a cluster: its data is in Raft's log and in snapshots of groups, so there is nothing else to load, log or dump. */
+static int run_node(struct server *s, const struct datadir *d)
+{
+    s->clusternode = clusternode_new(s, d);
+    if (!s->clusternode) return 1;
+    sigset_t set = block_signals();
+    int code = 1;
+    build(s, config_workers(s->config), (uint32_t)CONFIG_NUM(s->config, cluster.seats), clusternode_seed(s->clusternode));
+    listen_make_room(s);
+    s->walk = walk_new(s->engine, NULL);
+    atomic_store(&s->loading, true);
+    if (clusternode_open(s->clusternode) && listen_open(s) && start_fronts(s) && clusternode_start(s->clusternode)) {
+        wait_for_end(s, &set);
+        code = close_log(s);
+        slog(&s->log, SLOG_NOTICE, "stopped", "exit=%d", code);
+        tear_down(s);
+        clusternode_free(s->clusternode);
+    } /* else threads may be running: the process ends anyway */
+    listen_cleanup(s);
+    return code;
+}
+
+static int open_datadir(struct datadir *d, const struct config *c, struct buf *error)
+{
+    return CONFIG_NUM(c, cluster.enabled) ? datadir_open_node(d, c->data, error) : datadir_open(d, c->data, config_workers(c), error);
+}
+
 int server_run(struct config *config)
 {
     struct server *s = mem_zalloc(sizeof *s);
@@ -323,11 +379,11 @@ int server_run(struct config *config)
     }
     if (CONFIG_NUM(config, ephemeral)) {
         code = run(s, NULL);
-    } else if (datadir_open(&d, config->data, config_workers(config), &error) < 0) {
+    } else if (open_datadir(&d, config, &error) < 0) {
         buf_add_byte(&error, '\0');
         slog(&s->log, SLOG_WARNING, "cannot use the data directory", "error=%s", error.p);
     } else {
-        code = run(s, &d);
+        code = CONFIG_NUM(config, cluster.enabled) ? run_node(s, &d) : run(s, &d);
         datadir_close(&d);
     }
     buf_fini(&error);

@@ -28,6 +28,8 @@ struct recovery;
 struct snapserve;
 struct publisher;
 struct exporter;
+struct clusternode;
+struct node;
 struct relay;
 
 struct server {
@@ -49,7 +51,9 @@ struct server {
     struct publisher *publisher;       /* server/publisher.h */
     struct exporter *exporter;         /* server/exporter.h */
     struct snapserve *snapserve;       /* server/snapserve.h; NULL: the server is a live one */
-    struct relay *relay;               /* server/relay.h; NULL: no node of a cluster */
+    struct clusternode *clusternode;   /* server/clusternode.h; NULL, and so are the next two: the server is no node of a cluster */
+    struct node *node;                 /* cluster/node.h */
+    struct relay *relay;               /* server/relay.h */
     struct pubsub *pubsub;
     struct slowlog *slowlog;
     struct sampler *sampler;

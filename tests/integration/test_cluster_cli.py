@@ -1,10 +1,17 @@
-"""sherd cluster: what its commands print, and what they say when they cannot do it. The cluster itself is tested elsewhere."""
+"""sherd cluster and the commands that it stands on: what they print, and what they say when they cannot do it. What a cluster promises is tested elsewhere."""
+import os
+import random
 import shlex
+import signal
+import socket
 import subprocess
+import time
 
 import pytest
+import redis
+import redis.cluster
 
-from conftest import SHERD, clean_env, free_port
+from conftest import PATIENCE, SHERD, Raw, clean_env, free_port
 
 
 def sherd(*args, env=None):
@@ -77,3 +84,169 @@ def test_every_command_has_help():
     for verb in ("init", "demo"):
         done = sherd("cluster", verb, "--help")
         assert done.returncode == 0 and done.stdout.startswith(f"usage: sherd cluster {verb}")
+
+
+# ---- a cluster on this machine
+
+class Demo:
+    """`sherd cluster demo` with nodes that answer."""
+
+    def __init__(self, tmp_path, nodes=3):
+        self.port = steady_port(nodes)
+        self.env = {**clean_env(), "TMPDIR": str(tmp_path)}
+        self.process = subprocess.Popen([SHERD, "cluster", "demo", "--nodes", str(nodes), "--port", str(self.port)], stdout=subprocess.PIPE, text=True, env=self.env)
+        self.said = ""
+        while "Ctrl-C ends them" not in self.said:
+            line = self.process.stdout.readline()
+            assert line, f"it ended: {self.said}"
+            self.said += line
+
+    def client(self, node=1):
+        return redis.Redis(port=self.port + node - 1, socket_timeout=20 * PATIENCE)
+
+    def end(self):
+        self.process.send_signal(signal.SIGINT)
+        rest, _ = self.process.communicate(timeout=60 * PATIENCE)
+        return rest
+
+
+def steady_port(nodes):
+    """Below what the kernel gives to outgoing connections, with the ports of nodes 10000 above."""
+    for first in random.sample(range(12000, 20000), 100):
+        if all(is_free(port) for i in range(nodes + 1) for port in (first + i, first + i + 10000)):
+            return first
+    raise AssertionError("no free ports")
+
+
+def is_free(port):
+    with socket.socket() as s:
+        try:
+            s.bind(("127.0.0.1", port))
+            return True
+        except OSError:
+            return False
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    d = Demo(tmp_path_factory.mktemp("demo"))
+    yield d
+    if d.process.poll() is None:
+        d.end()
+
+
+def refused(client, *words):
+    with pytest.raises(redis.ResponseError) as e:
+        client.execute_command(*words)
+    return str(e.value)
+
+
+def test_demo_starts_nodes_says_what_to_try_and_leaves_nothing_behind(tmp_path):
+    d = Demo(tmp_path, nodes=2)
+    pids = [int(line.split(" pid ")[1].split()[0]) for line in d.said.splitlines() if " pid " in line]
+    assert len(pids) == 2 and len(os.listdir(tmp_path)) == 1
+    d.client(1).set("k", "v")
+    assert d.client(2).get("k") == b"v"
+    second = sherd("cluster", "demo", "--port", d.port, env={"TMPDIR": str(tmp_path)})
+    assert second.returncode == 1 and f"port {d.port} is in use" in second.stderr
+    assert "ending the nodes" in d.end()
+    assert d.process.returncode == 0 and os.listdir(tmp_path) == []
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+
+
+def test_cluster_commands_answer_as_clients_of_redis_expect(demo):
+    names = set()
+    for node in (1, 2, 3):
+        c = demo.client(node)
+        info = c.execute_command("CLUSTER INFO")
+        assert info["cluster_state"] == "ok" and info["cluster_known_nodes"] == "3" and info["cluster_groups"] == info["cluster_groups_led"] == "18"
+        me = c.execute_command("CLUSTER MYID").decode()
+        names.add(me)
+        nodes = c.execute_command("CLUSTER NODES")
+        assert len(nodes) == 3 and "myself" in nodes[f"127.0.0.1:{demo.port + node - 1}"]["flags"]
+        with Raw(demo.port + node - 1) as raw:
+            raw.command("CLUSTER", "SLOTS")
+            raw.expect(b"*1\r\n*5\r\n:0\r\n:16383\r\n*4\r\n$9\r\n127.0.0.1\r\n:%d\r\n$40\r\n%s\r\n*0\r\n" % (demo.port + node - 1, me.encode()))
+        assert c.execute_command("CLUSTER KEYSLOT", "foo") == 12182
+        assert c.info("cluster")["cluster_enabled"] == 1 and c.info("server")["redis_mode"] == "cluster"
+        assert c.execute_command("READONLY") and len(c.execute_command("CLUSTER SHARDS")) == 1
+    assert len(names) == 3
+
+
+def test_a_client_of_redis_cluster_works(demo):
+    c = redis.cluster.RedisCluster(host="127.0.0.1", port=demo.port)
+    for i in range(50):
+        c.set(f"rc{i}", i)
+    assert [c.get(f"rc{i}") for i in range(50)] == [b"%d" % i for i in range(50)]
+    c.close()
+
+
+def test_what_a_cluster_does_not_do_is_refused_by_name(demo):
+    c = demo.client(2)
+    for words in (["MULTI"], ["BLPOP", "k", "1"], ["FLUSHALL"], ["DBSIZE"], ["SCAN", "0"], ["SPACE.SET", "a", "RANGE"], ["SAVE"], ["SUBSCRIBE", "a"], ["WAIT", "1", "1"]):
+        assert refused(c, *words) == f"{words[0]} is not available in a cluster"
+    assert refused(c, "SORT", "k", "BY", "w_*") == "SORT over all keys is not available in a cluster"
+    assert refused(c, "CLUSTER", "LEAVE", "9") == "there is no node 9"
+    assert refused(c, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru").startswith("CONFIG SET failed - a node of a cluster evicts nothing")
+    c.execute_command("SELECT", 3)
+    assert c.execute_command("SELECT", 0) and c.ping()
+
+
+def test_a_connection_may_be_content_with_what_the_node_has(demo):
+    writer = demo.client(1)
+    writer.set("stale", "1")
+    for node in (1, 2, 3):
+        with redis.Redis(port=demo.port + node - 1, single_connection_client=True) as c:
+            assert c.execute_command("CLIENT", "CONSISTENCY", "STALE") == b"OK"
+            until = time.monotonic() + 10 * PATIENCE
+            while c.get("stale") != b"1":
+                assert time.monotonic() < until, "a replica does not follow"
+            assert c.set("stale2", node) and c.execute_command("CLIENT", "CONSISTENCY", "linearizable") == b"OK"
+            assert c.get("stale2") == b"%d" % node
+            assert refused(c, "CLIENT", "CONSISTENCY", "maybe") == "syntax error"
+
+
+def test_questions_keep_their_place_in_a_pipeline(demo):
+    with Raw(demo.port) as raw:
+        for words in (["SET", "p", "1"], ["CLUSTER", "MYID"], ["CLUSTER", "NODES"], ["GET", "p"], ["CLUSTER", "LEAVE", "9"], ["PING"]):
+            raw.command(*words)
+        raw.expect(b"+OK\r\n$40\r\n")
+        raw.read(42)
+        head = raw.line()
+        assert raw.read(int(head[1:]) + 2).count(b"\n") == 4
+        raw.expect(b"$1\r\n1\r\n-ERR there is no node 9\r\n+PONG\r\n")
+
+
+def test_status_has_colours_on_a_terminal_only(demo):
+    plain = sherd("cluster", "status", "--server", f"127.0.0.1:{demo.port + 1}")
+    assert plain.returncode == 0 and plain.stdout.startswith("state ok: 3 nodes, 3 of them heard of; 18 groups, 18 of them led"), plain.stderr
+    assert "\x1b" not in plain.stdout and "\ngroup  leader" in plain.stdout
+    ours, theirs = os.openpty()
+    done = subprocess.run([SHERD, "cluster", "status", "--server", f"127.0.0.1:{demo.port}"], stdout=theirs, timeout=60, env=clean_env())
+    os.close(theirs)
+    shown = b""
+    while b"f000000000000000" not in shown:
+        shown += os.read(ours, 65536)
+    os.close(ours)
+    assert done.returncode == 0 and b"\x1b[1mnode" in shown
+
+
+# ---- data directories
+
+def serve(tmp_path, *args):
+    return sherd("serve", "--port", steady_port(0), "--data", tmp_path / "data", *args)
+
+
+def test_a_new_node_must_be_told_which_cluster_it_is_of(tmp_path):
+    done = serve(tmp_path, "--cluster")
+    assert done.returncode == 1 and "this node is in no cluster yet" in done.stderr
+
+
+def test_directories_of_nodes_and_of_other_servers_are_not_mixed_up(tmp_path, make_server):
+    serve(tmp_path, "--cluster")
+    done = serve(tmp_path)
+    assert done.returncode == 1 and "is that of a node of a cluster" in done.stderr
+    server = make_server(data=str(tmp_path / "other"))
+    server.stop()
+    done = sherd("serve", "--cluster", "--port", steady_port(0), "--data", tmp_path / "other")
+    assert done.returncode == 1 and "holds the data of a server that is no node of a cluster" in done.stderr
