@@ -273,6 +273,8 @@ static void empty(struct seat *seat, struct seat_mail *m)
 
 static void fill(struct seat *seat, struct seat_mail *m) { seatapply_fill(&seat->apply, buf_slice(&m->bytes)); }
 
+static void tell_reached(struct seat *seat, struct seat_mail *m) { m->done(m->ctx, seat->group, 0); }
+
 static void end_filling(struct seat *seat, struct seat_mail *m)
 {
     seatapply_filled(&seat->apply);
@@ -306,6 +308,19 @@ void seat_fill(struct seats *s, uint32_t group, struct slice raw)
     if (!seat) return;
     struct seat_mail *m = new_mail(seat, fill);
     buf_add_slice(&m->bytes, raw);
+    post(m);
+}
+
+void seat_fill_reached(struct seats *s, uint32_t group, void (*done)(void *ctx, uint32_t group, uint64_t index), void *ctx)
+{
+    struct seat *seat = find_locked(s, group);
+    if (!seat) {
+        done(ctx, group, 0);
+        return;
+    }
+    struct seat_mail *m = new_mail(seat, tell_reached);
+    m->done = done;
+    m->ctx = ctx;
     post(m);
 }
 

@@ -93,6 +93,8 @@ bool seats_serves(const struct seats *s, uint32_t group);
 void seat_fill_begin(struct seats *s, uint32_t group);
 /* Whole entries as dumpfile_take_entry takes them; copied. */
 void seat_fill(struct seats *s, uint32_t group, struct slice raw);
+/* done is called on a worker when all that was handed over so far is in the seat: for who must not get far ahead of it. */
+void seat_fill_reached(struct seats *s, uint32_t group, void (*done)(void *ctx, uint32_t group, uint64_t index), void *ctx);
 /* The seat has the group's state at this index (0: an empty one), whose entry is of this term. done (may be NULL) is called on a worker when it has; then the log may hand on what follows. */
 void seat_filled(struct seats *s, uint32_t group, uint64_t index, uint64_t term, void (*done)(void *ctx, uint32_t group, uint64_t index), void *ctx);
 

@@ -8,7 +8,10 @@
 #include "cluster/snapstate.h"
 #include "dump/dumpfile.h"
 
-enum { PROGRESS_MS = 5000 }; /* between lines in the log */
+enum {
+    PROGRESS_MS = 5000,     /* between lines in the log */
+    AHEAD_BYTES = 16 << 20, /* read, and not in the seat yet */
+};
 
 /* ---- finding */
 
@@ -43,15 +46,28 @@ static void tell_progress(struct progress *p, size_t bytes)
 
 /* ---- seats */
 
+/* The file is read faster than a store takes it: what is between them stays bounded. */
+static void wait_for_seat(const struct snapcore *c, uint32_t group, const struct snapwait_tether *tether)
+{
+    struct snapwait *reached = snapwait_new();
+    seat_fill_reached(c->o.seats, group, snapwait_filled, reached);
+    snapwait_end(reached, tether);
+}
+
 static int fill_seat(const struct snapcore *c, uint32_t group, struct groupsnap_reader *r, const struct snapwait_tether *tether, struct buf *why)
 {
     struct progress p = {.core = c, .group = group, .of = r ? groupsnap_totals(r).raw_bytes : 0, .told_ms = snapcore_ms()};
     struct slice raw;
+    size_t ahead = 0;
     int rc = 0;
     seat_fill_begin(c->o.seats, group);
     while (r && snapwait_goes_on(tether) && (rc = groupsnap_next(r, &raw, why)) == 1) {
         seat_fill(c->o.seats, group, raw);
         tell_progress(&p, raw.n);
+        ahead += raw.n;
+        if (ahead < AHEAD_BYTES) continue;
+        wait_for_seat(c, group, tether);
+        ahead = 0;
     }
     if (rc < 0) return rc;
     if (!snapwait_goes_on(tether)) return -EINTR;

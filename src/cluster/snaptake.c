@@ -9,7 +9,7 @@
 #include "cluster/seat.h"
 #include "cluster/snapstate.h"
 
-enum { LOOK_MS = 2, COMMIT_MS = 10 * 1000 /* what is not committed then may never be: there is no majority */ };
+enum { LOOK_MS = 2, COMMIT_MS = 2000 /* what is not committed then may not be for long: there is no majority, or no room; other groups are not to wait for that */ };
 
 struct taking {
     struct snapcore *core;

@@ -26,7 +26,7 @@ int snapwait_end(struct snapwait *w, const struct snapwait_tether *tether);
 
 /* ---- the other side: exactly one of these, once; any thread */
 struct raftthread_answer snapwait_answer(struct snapwait *w);
-void snapwait_filled(void *w, uint32_t group, uint64_t index); /* seat_filled's done */
+void snapwait_filled(void *w, uint32_t group, uint64_t index); /* done of seat_filled and seat_fill_reached */
 
 /* Runs fn(ctx) on the raft thread and waits for it: 0, or -EINTR, and it has not run and never will. */
 int snapwait_run(struct raftthread *t, void (*fn)(void *ctx), void *ctx, const struct snapwait_tether *tether);

@@ -18,6 +18,7 @@
 #include "cluster/raftthread.h"
 #include "cluster/seat.h"
 #include "cluster/snaphost.h"
+#include "cluster/snapwait.h"
 #include "io/file.h"
 #include "shard/seating.h"
 #include "shard/walk.h"
@@ -47,6 +48,7 @@ struct snaprig_node {
     struct rng rng;
     atomic_bool stop, writes;
     atomic_bool digest_wanted;
+    atomic_int proposed[SNAPRIG_GROUPS]; /* what the last attempt gave */
     uint64_t written; /* the worker's */
 
     pthread_mutex_t lock; /* of what follows */
@@ -166,7 +168,14 @@ static const struct raftthread_app snaprig_app = {
 static void snaprig_nothing(void *ctx) {}
 static void snaprig_told(void *ctx) {}
 static void snaprig_wake(void *ctx) { raftthread_run(((struct snaprig_node *)ctx)->raft, snaprig_nothing, NULL); }
-static int snaprig_propose(void *ctx, uint32_t group, uint64_t term, struct slice data, uint64_t *index) { return raftthread_propose(((struct snaprig_node *)ctx)->raft, group, term, data, index); }
+static int snaprig_propose(void *ctx, uint32_t group, uint64_t term, struct slice data, uint64_t *index)
+{
+    struct snaprig_node *n = ctx;
+    int rc = raftthread_propose(n->raft, group, term, data, index);
+    n->proposed[group] = rc;
+    return rc;
+}
+
 static void snaprig_read(void *ctx, uint32_t group, uint64_t round) { seats_confirmed(((struct snaprig_node *)ctx)->seats, group, round, 0); } /* nobody reads here */
 
 static void snaprig_refill(void *ctx, uint32_t group)
@@ -368,7 +377,7 @@ static struct snaprig *snaprig_new(uint32_t first)
     CHECK(slog_open(&r->log, log ? log : "/dev/null", SLOG_TEXT, SLOG_VERBOSE) == 0);
     r->first = first;
     r->snapshot_bytes = 48 * 1024;
-    r->segment_bytes = 128 * 1024;
+    r->segment_bytes = 1 << 20; /* an entry of a seat fits */
     for (uint64_t id = 1; id <= SNAPRIG_NODES; id++) {
         struct snaprig_node *n = &r->nodes[id];
         n->all = r;
@@ -432,11 +441,41 @@ static bool snaprig_has_failed(struct snaprig *r, uint64_t id)
     return failed;
 }
 
+/* Where everybody is, for whoever waited in vain. */
+static void snaprig_tell_group(struct snaprig_node *n, uint32_t g)
+{
+    struct seat_info seat = {0};
+    struct raftnode_info raft = {0};
+    snapwait_look(n->raft, g, &raft, &(struct snapwait_tether){0});
+    seats_look(n->seats, g, &seat);
+    fprintf(stderr, "  group %u: %s of term %u%s%s, log %u to %u, stored %u, commit %u, handed %u, snapshot %u, %u bytes, match", g, raft.state == RAFTNODE_LEADER ? "leader" : "follower", (unsigned)raft.term,
+            raft.ready ? ", ready" : "", raft.installing ? ", installing" : "", (unsigned)raft.first, (unsigned)raft.last, (unsigned)raft.stored, (unsigned)raft.commit, (unsigned)raft.handed,
+            (unsigned)raft.snapshot, (unsigned)raft.log_bytes);
+    for (uint32_t i = 0; i < raft.members.n; i++) fprintf(stderr, " %u", (unsigned)raft.match[i]);
+    if (g) fprintf(stderr, "; seat at %u%s%s%s, entries made %u, committed %u, proposing gave %d", (unsigned)seat.applied, seat.serves ? ", serves" : "", seat.filling ? ", filling" : "", seat.spoilt ? ", spoilt" : "", (unsigned)seat.sequence, (unsigned)seat.committed, n->proposed[g]);
+    fprintf(stderr, "\n");
+}
+
+static void snaprig_tell(struct snaprig *r)
+{
+    for (uint64_t id = 1; id <= SNAPRIG_NODES; id++) {
+        struct snaprig_node *n = &r->nodes[id];
+        if (!n->up) continue;
+        struct snaphost_info i = snaprig_info(r, id);
+        fprintf(stderr, "node %u: taken %u, failed %u, fetched %u, filled %u; filling %u, fetching %u, sending %u, recovering %u\n", (unsigned)id, (unsigned)i.taken, (unsigned)i.failed, (unsigned)i.fetched,
+                (unsigned)i.filled, i.filling, i.fetching, i.sending, i.recovering);
+        for (uint32_t k = 0; k < SNAPRIG_N_GROUPS; k++) snaprig_tell_group(n, snaprig_groups[k]);
+    }
+}
+
 #define SNAPRIG_AWAIT(condition) \
     do { \
         uint64_t snaprig_until = (uint64_t)clock_mono_us() + SNAPRIG_PATIENCE_MS * 1000ull; \
         while (!(condition)) { \
-            if ((uint64_t)clock_mono_us() > snaprig_until) fail_msg("line %d, in vain: %s", __LINE__, #condition); \
+            if ((uint64_t)clock_mono_us() > snaprig_until) { \
+                snaprig_tell(r); \
+                fail_msg("line %d, in vain: %s", __LINE__, #condition); \
+            } \
             usleep(3000); \
         } \
     } while (0)
