@@ -1,4 +1,4 @@
-/* What the parts of the relay (server/relay.h) share: relay.c has its life and the threads' meeting points, relay_wave.c the waves of clients, relay_guest.c the requests of other nodes,
+/* What the parts of the relay (server/relay.h) share: relay.c has its life and the threads' meeting points, relay_wave.c, relay_round.c and relay_message.c the waves of clients, relay_guest.c the requests of other nodes,
  * relay_code.c the messages, relay_node.c the real cluster.
  *
  * Everything of a struct relay_front belongs to its front's thread, but for what is marked. */

@@ -1,0 +1,98 @@
+/* A wave and its messages: what relay_wave.c (life, events), relay_round.c (rounds) and relay_message.c (messages to other nodes) share. */
+#pragma once
+#include "server/relay_parts.h"
+
+enum asked_state {
+    ASKED_OPEN,      /* goes in the next round */
+    ASKED_UNDER_WAY,
+    ASKED_LOST,      /* it ran, or may have, to no effect: goes again if it is still its turn */
+    ASKED_OVER,      /* has its reply */
+};
+
+struct asked { /* a request of an unfolded wave */
+    uint32_t group;
+    uint8_t state;
+    bool here;   /* its reply is in here_out, else in replies */
+    bool happened; /* or may have: those before it cannot go again */
+    bool struck; /* its group has bounced: it goes last, so that it holds up no others */
+    size_t at, n;
+};
+
+struct wave {
+    struct wave *next, **back; /* of the front's, or of the spare ones */
+    struct relay_front *rf;
+    struct conn *conn;
+    uint32_t first, end; /* requests of its batch */
+    bool whole;
+    bool running;        /* its task is on its way */
+    bool forgotten;
+    bool paused;         /* until retry_ms */
+    bool bounced;        /* some request has */
+    int64_t deadline_ms, round_ms; /* round_ms: when it began */
+    int64_t retry_ms;    /* when the next round begins */
+    uint32_t pause_ms;   /* after the next round without an answer */
+    uint32_t left;       /* requests without an answer when the round began */
+    /* Holds of what runs here: [first_hold, n_holds) of task, those before next_hold are settled. */
+    struct task *task;   /* the connection's, or own */
+    uint32_t first_hold, next_hold, n_holds;
+    size_t out_from;     /* where their replies begin in the task's output */
+    /* Unfolded: */
+    struct asked *asked; /* [end - first] */
+    uint32_t cap_asked;
+    uint32_t under_way;
+    struct task own;
+    uint32_t *here, n_here, cap_here; /* requests of own */
+    struct buf here_out, replies;
+    size_t out_gap;      /* of a whole wave that was unfolded: what its holds' places are too high by */
+    struct relay_message *messages;
+};
+
+struct relay_message { /* under way to another node */
+    struct relay_message *next; /* of the wave */
+    struct wave *wave;
+    uint64_t id, peer;
+    int64_t sent_ms;
+    uint32_t group; /* of the first */
+    bool writes;    /* one of them does */
+    bool full;
+    uint32_t n, cap;
+    size_t bytes;
+    uint32_t *requests; /* of the wave */
+};
+
+static inline const struct relay_cluster *relay_wave_cluster(const struct wave *w) { return &w->rf->relay->cluster; }
+static inline struct task *relay_wave_task(const struct wave *w) { return &w->conn->batch->task; }
+static inline const struct request *relay_wave_request(const struct wave *w, uint32_t i) { return &relay_wave_task(w)->requests[w->first + i]; }
+static inline const struct slice *relay_wave_argv(const struct wave *w, uint32_t i) { return relay_wave_task(w)->args + relay_wave_request(w, i)->first_arg; }
+static inline uint32_t relay_wave_size(const struct wave *w) { return w->end - w->first; }
+static inline bool relay_wave_writes(const struct wave *w, uint32_t i) { return relay_wave_request(w, i)->cmd->flags & CMD_WRITE; }
+static inline bool relay_wave_stops(const struct wave *w) { return w->rf->front->stopping; }
+
+/* ---- relay_wave.c */
+
+void relay_wave_go_on(struct wave *w); /* as far as it goes; it may end */
+
+/* ---- relay_round.c */
+
+void relay_round_unfold(struct wave *w, enum asked_state state); /* every request for itself */
+/* Something became of a request of a wave that was whole. Its replies stand behind those of earlier waves: they are taken from there. */
+void relay_round_unfold_whole(struct wave *w);
+void relay_round_begin(struct wave *w, int64_t now_ms); /* the first: of a wave that was unfolded, all open */
+bool relay_round_go(struct wave *w); /* goes as far as it goes now; true: every request has its answer */
+void relay_round_struck(struct wave *w, uint32_t group); /* it has bounced */
+void relay_round_answer(struct wave *w, uint32_t i, struct slice reply);
+void relay_round_uncertain(struct wave *w, uint32_t i);
+void relay_round_lose(struct wave *w, uint32_t i); /* nobody knows what became of it */
+void relay_round_lose_holds(struct wave *w);       /* which have no outcome for too long */
+bool relay_round_is_stale_read(const struct wave *w, const struct request *r); /* this replica is good enough for it: its client said so */
+
+/* ---- relay_message.c */
+
+struct relay_message *relay_message_to(struct wave *w, uint64_t peer, uint32_t group); /* the wave's, or a new one */
+bool relay_message_add(struct relay_message *m, uint32_t i); /* false: it is full, and so it is for all that follow */
+void relay_message_write(struct relay_message *m);
+void relay_message_free(struct relay_message *m);
+struct relay_message *relay_message_find(const struct relay_front *rf, uint64_t id, uint64_t from); /* NULL: it was given up */
+/* Whether messages reach a node: it has answered since its connection broke. If not it is asked whether it is there; by its relay, which has the messages of data groups. */
+bool relay_message_reaches(struct relay_front *rf, uint64_t peer, uint32_t group, int64_t now_ms);
+bool relay_message_is_pong(uint64_t id);
