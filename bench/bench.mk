@@ -4,6 +4,11 @@
 BENCH_TOOLS = build/bench/limit build/bench/load
 BENCH_PYTHON = /usr/bin/python3
 
+build/bench/load: bench/load.c bench/etcd.c bench/etcd.h
+	@mkdir -p $(dir $@)
+	@echo "  cc   $<"
+	@$(CC) $(CSTD) $(WARN) -O2 -g $(ARCH) -D_GNU_SOURCE -o $@ bench/load.c bench/etcd.c -pthread
+
 build/bench/%: bench/%.c
 	@mkdir -p $(dir $@)
 	@echo "  cc   $<"

@@ -5,6 +5,8 @@
  * With --rate the loop is open instead: batches are due at even intervals, whatever the server does, and a latency counts from the moment that
  * the batch was due, so that a stall is charged with everything it delayed.
  *
+ * A server may be several processes, with a port each: connections are spread over the ports. Servers speak the Redis protocol, or etcd's (etcd.h).
+ *
  * Keys are "key:%010d", or with another prefix; every key must exist (run the workload `fill` first), because a reply's length is known beforehand.
  * Counting begins after the warm-up and ends before the last batches return. One line of JSON tells the result; any error reply, reply of a wrong
  * length, closed connection or stall of STALL_SECONDS ends the program with a message and status 1. */
@@ -25,6 +27,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "etcd.h"
+
 enum {
     KEY_DIGITS = 10,
     RECV_BYTES = 1 << 20,
@@ -34,6 +38,7 @@ enum {
     HIST_STEPS = 64, /* per power of two: a latency is known within 1.6 % */
     HIST_BUCKETS = 60 * HIST_STEPS,
 };
+#define VALUE_SEED 0x9e3779b97f4a7c15u
 
 enum workload { GET, SET, MIX, MGET, MSET, FILL };
 static const char *const workload_names[] = {"get", "set", "mix", "mget", "mset", "fill"};
@@ -41,7 +46,9 @@ static const char *const workload_names[] = {"get", "set", "mix", "mget", "mset"
 enum phase { WARMUP, MEASURE, STOP };
 
 struct settings {
-    uint16_t port;
+    uint16_t ports[PIDS_MAX];
+    int n_ports;
+    bool etcd;
     int threads, conns, pipeline, multi;
     long value_bytes;
     double seconds, warmup_seconds, max_seconds;
@@ -51,8 +58,8 @@ struct settings {
     enum workload workload;
     bool distinct; /* a fill gives every key a value of its own */
     uint64_t *chosen; /* key numbers to choose from, instead of the interval; `keys` many */
-    pid_t server, helpers[PIDS_MAX];
-    int n_helpers;
+    pid_t servers[PIDS_MAX], helpers[PIDS_MAX];
+    int n_servers, n_helpers;
 };
 
 /* Requests ready to send. Only the key digits change. */
@@ -62,6 +69,9 @@ struct batch {
     size_t *digits; /* where each key's digits begin */
     int n_keys, n_ops;
     size_t reply_bytes;
+    /* For etcd: two places of each request where its stream stands, and the bytes that must answer it. */
+    size_t *streams;
+    uint32_t *need;
 };
 
 struct conn {
@@ -71,6 +81,7 @@ struct conn {
     size_t sent, received;
     uint64_t started_ns;
     bool busy;
+    struct etcd_reader etcd;
 };
 
 struct shared {
@@ -82,9 +93,10 @@ struct shared {
 struct thread {
     struct shared *shared;
     pthread_t id;
+    int number;
     uint64_t random;
     uint64_t ops, batches, max_ns, max_at_op;
-    uint32_t hist[HIST_BUCKETS];
+    uint32_t hist[2][HIST_BUCKETS]; /* by the batch's place in its connection: of a mix without pipelining SET, GET */
     struct conn *conns;
     int live;              /* connections that wait for replies */
     char *inbox;
@@ -177,7 +189,7 @@ static void batch_value(struct batch *b, long bytes)
 {
     char head[32], *letters = allocate((size_t)bytes + 1);
     batch_add(b, head, (size_t)sprintf(head, "$%ld\r\n", bytes));
-    write_letters(letters, bytes, 0x9e3779b97f4a7c15u);
+    write_letters(letters, bytes, VALUE_SEED);
     batch_add(b, letters, (size_t)bytes);
     batch_text(b, "\r\n");
     free(letters);
@@ -200,10 +212,34 @@ static void batch_request(struct batch *b, enum workload what, const struct sett
     b->n_ops++;
 }
 
+static void batch_etcd_request(struct batch *b, enum workload what, const struct settings *s)
+{
+    size_t prefix = strlen(s->prefix), n = (size_t)s->value_bytes;
+    char *out = allocate(ETCD_OVERHEAD + prefix + KEY_DIGITS + n), *key = allocate(prefix + KEY_DIGITS + 1), *value = allocate(n + 1);
+    memcpy(key, s->prefix, prefix);
+    write_letters(value, s->value_bytes, VALUE_SEED);
+    struct etcd_request r = etcd_write(out, key, prefix + KEY_DIGITS, what == SET ? value : NULL, n);
+    for (int i = 0; i < 2; i++) b->streams[2 * b->n_ops + i] = b->len + r.stream_at[i];
+    b->need[b->n_ops++] = r.reply_min;
+    b->digits[b->n_keys++] = b->len + r.key_at + prefix;
+    batch_add(b, out, r.len);
+    free(out);
+    free(key);
+    free(value);
+}
+
 static void batch_init(struct batch *b, const struct settings *s, enum workload even, enum workload odd)
 {
     b->digits = allocate(sizeof *b->digits * (size_t)s->pipeline * (size_t)s->multi);
-    for (int i = 0; i < s->pipeline; i++) batch_request(b, i & 1 ? odd : even, s);
+    b->streams = allocate(2 * sizeof *b->streams * (size_t)s->pipeline);
+    b->need = allocate(sizeof *b->need * (size_t)s->pipeline);
+    for (int i = 0; i < s->pipeline; i++) (s->etcd ? batch_etcd_request : batch_request)(b, i & 1 ? odd : even, s);
+}
+
+static void batch_streams(struct batch *b, struct etcd_reader *r)
+{
+    for (int i = 0; i < 2 * b->n_ops; i++) etcd_set_stream(b->bytes + b->streams[i], r->next_stream + 2 * (uint32_t)(i / 2));
+    etcd_begin(r, (uint32_t)b->n_ops, b->need);
 }
 
 static void conn_batches(struct conn *c, const struct settings *s, int number)
@@ -267,6 +303,15 @@ static void push(struct conn *c)
     else if (n < 0 && errno != EAGAIN) die("send", strerror(errno));
 }
 
+/* Numbers the streams of the next batch. What the server is still to be told goes ahead of it, in the same packet: it costs neither side a wake-up. */
+static void etcd_fire(struct conn *c, struct batch *b)
+{
+    struct etcd_reader *r = &c->etcd;
+    batch_streams(b, r);
+    if (r->n_back > 0 && send(c->fd, r->back, r->n_back, MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE) != (ssize_t)r->n_back) die("send", "a few bytes that cannot be sent");
+    r->n_back = 0;
+}
+
 /* Starts the next batch of a connection, unless the run is over. */
 static void fire(struct thread *t, struct conn *c, uint64_t due_ns)
 {
@@ -280,6 +325,7 @@ static void fire(struct thread *t, struct conn *c, uint64_t due_ns)
     if (!more) return;
     t->live++;
     c->sent = c->received = 0;
+    if (sh->set.etcd) etcd_fire(c, b);
     c->started_ns = due_ns;
     push(c);
 }
@@ -312,7 +358,7 @@ static void note(struct thread *t, struct conn *c, uint64_t now)
     uint64_t took = now - c->started_ns;
     t->ops += (uint64_t)c->batch[c->turn].n_ops;
     t->batches++;
-    t->hist[hist_index(took)]++;
+    t->hist[c->turn][hist_index(took)]++;
     if (took > t->max_ns) {
         t->max_ns = took;
         t->max_at_op = t->ops;
@@ -327,34 +373,56 @@ static void refuse_error(const char *p, size_t n)
     die("error reply", text);
 }
 
-/* Takes what has arrived; true when the batch is answered. Edge-triggered, so it reads until the socket is empty or the batch complete. */
-static bool pull(struct conn *c, char *inbox)
+/* Bytes of replies; true when the batch is answered. */
+static bool take_resp(struct conn *c, const char *p, size_t n)
 {
     const struct batch *b = &c->batch[c->turn];
+    if (c->received == 0 && p[0] == '-') refuse_error(p, n);
+    c->received += n;
+    if (c->received > b->reply_bytes) die("reply", "longer than expected");
+    if (c->received < b->reply_bytes) return false;
+    if (p[n - 1] != '\n') die("reply", "of a wrong length");
+    return true;
+}
+
+static bool take_etcd(struct conn *c, const char *p, size_t n)
+{
+    const char *wrong = etcd_read(&c->etcd, p, n);
+    if (wrong) die("reply", wrong);
+    return c->etcd.ended == c->etcd.n;
+}
+
+/* Takes what has arrived; true when the batch is answered. Edge-triggered, so it reads until the socket is empty or the batch complete. */
+static bool pull(struct conn *c, char *inbox, bool etcd)
+{
     for (;;) {
         ssize_t n = recv(c->fd, inbox, RECV_BYTES, MSG_DONTWAIT);
         if (n == 0) die("connection", "closed by the server");
         if (n < 0 && errno == EAGAIN) return false;
         if (n < 0) die("recv", strerror(errno));
-        if (c->received == 0 && inbox[0] == '-') refuse_error(inbox, (size_t)n);
-        c->received += (size_t)n;
-        if (c->received > b->reply_bytes) die("reply", "longer than expected");
-        if (c->received < b->reply_bytes) continue;
-        if (inbox[n - 1] != '\n') die("reply", "of a wrong length");
-        return true;
+        if ((etcd ? take_etcd : take_resp)(c, inbox, (size_t)n)) return true;
     }
+}
+
+static void etcd_open(struct conn *c, int pipeline)
+{
+    c->etcd.next_stream = 1;
+    c->etcd.got = allocate(sizeof *c->etcd.got * (size_t)pipeline);
+    c->etcd.n_back = etcd_hello(c->etcd.back);
 }
 
 static void conn_open(struct thread *t, struct conn *c, int ep, int number)
 {
     const struct settings *s = &t->shared->set;
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(s->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    uint16_t port = s->ports[(t->number * s->conns + number) % s->n_ports];
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.ptr = c};
     int one = 1;
     c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (c->fd < 0 || connect(c->fd, (struct sockaddr *)&a, sizeof a)) die("connect", strerror(errno));
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     conn_batches(c, s, number);
+    if (s->etcd) etcd_open(c, s->pipeline);
     if (epoll_ctl(ep, EPOLL_CTL_ADD, c->fd, &ev)) die("epoll", strerror(errno));
 }
 
@@ -362,7 +430,7 @@ static void conn_ready(struct thread *t, struct conn *c)
 {
     if (!c->busy) return;
     if (c->sent < c->batch[c->turn].len) push(c);
-    if (!pull(c, t->inbox)) return;
+    if (!pull(c, t->inbox, t->shared->set.etcd)) return;
     uint64_t now = now_ns(CLOCK_MONOTONIC);
     note(t, c, now);
     t->live--;
@@ -441,9 +509,9 @@ static struct cpu cpu_read(const struct settings *s)
     struct cpu c = {
         .wall_ns = now_ns(CLOCK_MONOTONIC),
         .own_ns = now_ns(CLOCK_PROCESS_CPUTIME_ID),
-        .server_ns = process_ns(s->server),
         .machine_ns = machine_ns(),
     };
+    for (int i = 0; i < s->n_servers; i++) c.server_ns += process_ns(s->servers[i]);
     for (int i = 0; i < s->n_helpers; i++) c.helpers_ns += process_ns(s->helpers[i]);
     return c;
 }
@@ -452,7 +520,8 @@ static struct cpu cpu_read(const struct settings *s)
 
 static const char usage[] =
     "load: a light client for servers on 127.0.0.1; prints one line of JSON\n"
-    "  --port P             where the server listens\n"
+    "  --port P             where the server listens; repeated, connections are spread over them\n"
+    "  --etcd               the server is etcd; a pipeline is so many calls at once on a connection\n"
     "  --workload W         get, set, mix (1:1), mget, mset, or fill (each key once)   (get)\n"
     "  --threads N          (2)            --conns N         connections of each thread (25)\n"
     "  --pipeline N         (1)            --multi N         keys of an mget or mset (10)\n"
@@ -464,7 +533,7 @@ static const char usage[] =
     "  --distinct           a fill gives every key a value of its own: one that no compression makes small\n"
     "  --rate N             operations per second in all, latency counted from when each was due (0: as many as possible)\n"
     "  --max-seconds S      give up after this long, a fill too (600)\n"
-    "  --server PID         measure this process's CPU\n"
+    "  --server PID         measure this process's CPU; may be repeated\n"
     "  --helper PID         do not count this process's CPU as foreign; may be repeated\n";
 
 static double number(const char *text, double min, double max, const char *name)
@@ -500,12 +569,22 @@ static void read_chosen(struct settings *s, const char *path)
 }
 
 enum option_name { O_PORT, O_WORKLOAD, O_THREADS, O_CONNS, O_PIPELINE, O_MULTI, O_KEYS, O_FIRST, O_PREFIX, O_CHOSEN, O_VALUE, O_SECONDS, O_WARMUP, O_RATE,
-                   O_MAX, O_SERVER, O_HELPER, O_DISTINCT, O_HELP };
+                   O_MAX, O_SERVER, O_HELPER, O_DISTINCT, O_ETCD, O_HELP };
+
+static void add_pid(pid_t *pids, int *n, const char *arg, const char *name)
+{
+    if (*n == PIDS_MAX) die(name, "too many");
+    pids[(*n)++] = (pid_t)number(arg, 1, 1 << 30, name);
+}
 
 static void set_option(struct settings *s, int o, const char *arg)
 {
     switch (o) {
-    case O_PORT: s->port = (uint16_t)number(arg, 1, 65535, "port"); break;
+    case O_PORT:
+        if (s->n_ports == PIDS_MAX) die("port", "too many");
+        s->ports[s->n_ports++] = (uint16_t)number(arg, 1, 65535, "port");
+        break;
+    case O_ETCD: s->etcd = true; break;
     case O_WORKLOAD: s->workload = workload_of(arg); break;
     case O_THREADS: s->threads = (int)number(arg, 1, THREADS_MAX, "threads"); break;
     case O_CONNS: s->conns = (int)number(arg, 1, 10000, "conns"); break;
@@ -521,13 +600,18 @@ static void set_option(struct settings *s, int o, const char *arg)
     case O_DISTINCT: s->distinct = true; break;
     case O_RATE: s->rate = number(arg, 0, 1e8, "rate"); break;
     case O_MAX: s->max_seconds = number(arg, 1, 7200, "max-seconds"); break;
-    case O_SERVER: s->server = (pid_t)number(arg, 1, 1 << 30, "server"); break;
-    case O_HELPER:
-        if (s->n_helpers == PIDS_MAX) die("--helper", "too many");
-        s->helpers[s->n_helpers++] = (pid_t)number(arg, 1, 1 << 30, "helper");
-        break;
+    case O_SERVER: add_pid(s->servers, &s->n_servers, arg, "server"); break;
+    case O_HELPER: add_pid(s->helpers, &s->n_helpers, arg, "helper"); break;
     default: fputs(usage, o == O_HELP ? stdout : stderr); exit(o == O_HELP ? 0 : 2);
     }
+}
+
+static void check_etcd(const struct settings *s)
+{
+    long message = s->value_bytes + (long)strlen(s->prefix) + KEY_DIGITS + ETCD_OVERHEAD;
+    if (s->workload == MGET || s->workload == MSET || s->distinct) die("--etcd", "has neither mget nor mset nor distinct values");
+    if (s->value_bytes > ETCD_VALUE_MAX || strlen(s->prefix) > ETCD_OVERHEAD) die("--etcd", "keys and values must be small");
+    if (message * s->pipeline > ETCD_FLIGHT_MAX) die("--etcd", "too many bytes at once; use a shorter pipeline");
 }
 
 static void read_options(int argc, char **argv, struct settings *s)
@@ -536,25 +620,32 @@ static void read_options(int argc, char **argv, struct settings *s)
         {"port", 1, 0, O_PORT}, {"workload", 1, 0, O_WORKLOAD}, {"threads", 1, 0, O_THREADS}, {"conns", 1, 0, O_CONNS},
         {"pipeline", 1, 0, O_PIPELINE}, {"multi", 1, 0, O_MULTI}, {"keys", 1, 0, O_KEYS}, {"first-key", 1, 0, O_FIRST}, {"prefix", 1, 0, O_PREFIX},
         {"chosen", 1, 0, O_CHOSEN}, {"value-bytes", 1, 0, O_VALUE}, {"seconds", 1, 0, O_SECONDS}, {"warmup", 1, 0, O_WARMUP}, {"rate", 1, 0, O_RATE},
-        {"max-seconds", 1, 0, O_MAX}, {"server", 1, 0, O_SERVER}, {"helper", 1, 0, O_HELPER}, {"distinct", 0, 0, O_DISTINCT}, {"help", 0, 0, O_HELP}, {0},
+        {"max-seconds", 1, 0, O_MAX}, {"server", 1, 0, O_SERVER}, {"helper", 1, 0, O_HELPER}, {"distinct", 0, 0, O_DISTINCT},
+        {"etcd", 0, 0, O_ETCD}, {"help", 0, 0, O_HELP}, {0},
     };
     for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) set_option(s, o, optarg);
     if (s->rate > 0 && s->workload == FILL) die("--rate", "a fill goes as fast as it can");
-    if (s->port && optind == argc) return;
+    if (s->etcd) check_etcd(s);
+    if (s->n_ports && optind == argc) return;
     fputs(usage, stderr);
     exit(2);
 }
 
 static void print_result(const struct settings *s, const struct thread *threads, struct cpu a, struct cpu b)
 {
-    static uint64_t hist[HIST_BUCKETS];
-    uint64_t ops = 0, batches = 0, max_ns = 0, max_at = 0;
+    static uint64_t hist[HIST_BUCKETS], kinds[2][HIST_BUCKETS];
+    uint64_t ops = 0, batches = 0, max_ns = 0, max_at = 0, n_kind[2] = {0};
     for (int i = 0; i < s->threads; i++) {
         const struct thread *t = &threads[i];
         ops += t->ops;
         batches += t->batches;
         if (t->max_ns > max_ns) max_ns = t->max_ns, max_at = t->max_at_op;
-        for (unsigned j = 0; j < HIST_BUCKETS; j++) hist[j] += t->hist[j];
+        for (unsigned j = 0; j < 2 * HIST_BUCKETS; j++) {
+            uint32_t n = t->hist[j / HIST_BUCKETS][j % HIST_BUCKETS];
+            hist[j % HIST_BUCKETS] += n;
+            kinds[j / HIST_BUCKETS][j % HIST_BUCKETS] += n;
+            n_kind[j / HIST_BUCKETS] += n;
+        }
     }
     if (ops == 0) die("run", "nothing was answered in the measured time");
     double seconds = (double)(b.wall_ns - a.wall_ns) / 1e9;
@@ -564,6 +655,10 @@ static void print_result(const struct settings *s, const struct thread *threads,
            workload_names[s->workload], s->pipeline, s->threads * s->conns, (unsigned long long)ops, seconds, (double)ops / seconds);
     printf("\"p50_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f, \"max_us\": %.1f, \"max_at_op\": %llu, ", quantile_us(hist, batches, 0.5),
            quantile_us(hist, batches, 0.99), quantile_us(hist, batches, 0.999), (double)max_ns / 1e3, (unsigned long long)max_at);
+    if (n_kind[1] > 0)
+        for (int k = 0; k < 2; k++)
+            printf("\"%s_p50_us\": %.1f, \"%s_p99_us\": %.1f, ", k ? "get" : "set", quantile_us(kinds[k], n_kind[k], 0.5), k ? "get" : "set",
+                   quantile_us(kinds[k], n_kind[k], 0.99));
     printf("\"server_us_per_op\": %.4f, \"client_us_per_op\": %.4f, \"foreign_cores\": %.3f}\n", server / 1e3 / (double)ops,
            own / 1e3 / (double)ops, foreign > 0 ? foreign / 1e9 / seconds : 0.0);
 }
@@ -587,6 +682,7 @@ int main(int argc, char **argv)
     struct cpu before = cpu_read(s), after;
     for (int i = 0; i < s->threads; i++) {
         threads[i].shared = &sh;
+        threads[i].number = i;
         threads[i].random = 0x2545f4914f6cdd1du * (uint64_t)(i + 1) ^ before.wall_ns;
         if (pthread_create(&threads[i].id, NULL, thread_run, &threads[i])) die("thread", "cannot start");
     }
