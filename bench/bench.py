@@ -11,11 +11,12 @@ import sys
 import time
 
 import report
+from cluster import cluster
 from durable import durable
 from peers import ORDER, PEERS, ROOT
 from sections import LOAD, SECTIONS, Plan
 
-SECTIONS = SECTIONS | {"durable": durable}
+SECTIONS = SECTIONS | {"durable": durable, "cluster": cluster}
 
 
 def machine():

@@ -1,6 +1,6 @@
 """The servers that are measured: how each is started, and the little that is needed to talk to one.
 
-Every server listens on 127.0.0.1 only and dies with its Server object. It keeps nothing on disk, but for those of the section `durable`.
+Every server listens on 127.0.0.1 only and dies with its Server object. It keeps nothing on disk, but for those of the sections `durable` and `cluster`.
 """
 import dataclasses
 import os
@@ -180,15 +180,19 @@ class Server:
             if self.process.poll() is not None:
                 raise ServerError(f"ended at start with status {self.process.returncode}: {self._last_log_line()}")
             try:
-                with Resp(self.port, timeout=2) as c:
-                    c.call("PING")
+                self.ask_ready()
                 self.ready_at = time.monotonic()
                 time.sleep(0.05)
                 if self.process.poll() is None:
                     return
             except (OSError, ServerError):  # not there yet, or loading
                 time.sleep(0.005)
-        raise ServerError("did not answer PING in time")
+        raise ServerError("was not ready in time")
+
+    def ask_ready(self):
+        """Raises OSError or ServerError while the server is not ready."""
+        with Resp(self.port, timeout=2) as c:
+            c.call("PING")
 
     def _last_log_line(self):
         with open(self.log_path(), "rb") as f:
@@ -200,6 +204,10 @@ class Server:
             self.process.kill()
         if self.process:
             self.process.wait(timeout=30)
+
+    def client_args(self):
+        """What bench/load must be told to measure this server."""
+        return ["--port", str(self.port), "--server", str(self.pid)]
 
     def alive(self):
         return self.process is not None and self.process.poll() is None

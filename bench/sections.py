@@ -42,8 +42,8 @@ class LoadError(Exception):
 
 
 def load(server, helpers=(), **options):
-    """Runs bench/load once against a server; gives its result."""
-    argv = [LOAD, "--port", str(server.port), "--server", str(server.pid)]
+    """Runs bench/load once against a server, or whatever else has its client_args(); gives its result."""
+    argv = [LOAD, *server.client_args()]
     for pid in helpers:
         argv += ["--helper", str(pid)]
     for name, value in options.items():
@@ -91,6 +91,7 @@ def one_each(plan, names=None):
 # ---- interleaved runs
 
 FIGURES = ("ops_per_s", "p50_us", "p99_us", "p999_us", "max_us", "server_us_per_op", "client_us_per_op", "foreign_cores")
+KIND_FIGURES = ("get_p50_us", "get_p99_us", "set_p50_us", "set_p99_us")  # of a mix without pipelining
 
 
 def summary(runs, foreign_max, repeat):
@@ -98,7 +99,7 @@ def summary(runs, foreign_max, repeat):
     runs = sorted(runs, key=lambda r: r["foreign_cores"])
     clean = [r for r in runs if r["foreign_cores"] <= foreign_max]
     used = clean if len(clean) >= min(repeat, 2) else runs[:max(repeat, 1)]
-    result = {name: statistics.median(r[name] for r in used) for name in FIGURES}
+    result = {name: statistics.median(r[name] for r in used) for name in FIGURES + KIND_FIGURES if name in used[0]}
     rates = [r["ops_per_s"] for r in used]
     result["spread"] = (max(rates) - min(rates)) / result["ops_per_s"]
     result["used"], result["discarded"] = len(used), len(runs) - len(used)

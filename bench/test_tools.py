@@ -1,4 +1,6 @@
 """The measuring tools themselves: `make bench-test`. Nothing here looks at speed."""
+import contextlib
+import io
 import json
 import os
 import re
@@ -6,11 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import xml.etree.ElementTree
 
 import pytest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import cluster  # noqa: E402
 import durable  # noqa: E402
 import plot  # noqa: E402
 import report  # noqa: E402
@@ -243,6 +247,174 @@ def test_undisturbed_times_count_alone():
     runs = [{"seconds": s, "foreign_cores": f} for s, f in ((1.0, 0.0), (9.0, 1.0), (2.0, 0.1))]
     assert durable.median_entry(runs)["seconds"] == 1.5 and not durable.median_entry(runs)["disturbed"]
     assert durable.median_entry(runs[1:2])["disturbed"]
+
+
+# ---- etcd's protocol, against a server of a few lines: what it reads and how its answers are cut is the test's
+
+def h2_frame(kind, flags, stream, payload=b""):
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
+def varint(file):
+    value, shift = 0, 0
+    while True:
+        byte = file.read(1)[0]
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value
+        shift += 7
+
+
+def protobuf(message):
+    """{field: bytes} of a message that has only such fields."""
+    file, fields = io.BytesIO(message), {}
+    while tag := file.read(1):
+        assert tag[0] & 7 == 2
+        fields[tag[0] >> 3] = file.read(varint(file))
+    return fields
+
+
+class TinyEtcd:
+    """Answers Put and Range as etcd frames its answers, `cut` bytes at a time. refuse: which call of a connection gets an error, as trailers alone."""
+    DATA, HEADERS, SETTINGS, PING = 0, 1, 4, 6
+
+    def __init__(self, cut=1 << 20, refuse=None):
+        self.cut, self.refuse, self.store, self.asked, self.acks = cut, refuse, {}, [], []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port, self.pid = self.listener.getsockname()[1], os.getpid()
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def client_args(self):
+        return ["--etcd", "--port", str(self.port), "--server", str(self.pid)]
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                connection = self.listener.accept()[0]
+                threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+
+    def serve(self, connection):
+        with connection, connection.makefile("rb") as file, contextlib.suppress(OSError, IndexError):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            assert file.read(24) == b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+            self.send(connection, h2_frame(self.SETTINGS, 0, 0, b"\0\3\0\0\0\x64"))
+            paths, calls = {}, 0
+            while head := file.read(9):
+                payload, kind, stream = file.read(int.from_bytes(head[:3], "big")), head[3], int.from_bytes(head[5:], "big")
+                if kind == self.HEADERS:
+                    paths[stream] = b"Put" if b"/etcdserverpb.KV/Put" in payload else b"Range" if b"/etcdserverpb.KV/Range" in payload else b"?"
+                elif kind == self.DATA:
+                    calls += 1
+                    self.send(connection, self.answer(stream, paths.pop(stream), payload, calls == self.refuse))
+                elif head[4] & 1:
+                    self.acks.append((kind, payload))
+
+    def answer(self, stream, call, payload, refused):
+        assert payload[0] == 0 and int.from_bytes(payload[1:5], "big") == len(payload) - 5
+        fields = protobuf(payload[5:])
+        self.asked.append((call, stream))
+        if refused:
+            return h2_frame(self.HEADERS, 4 | 1, stream, b"\x88")
+        if call == b"Put":
+            self.store[fields[1]] = fields[2]
+        value = self.store.get(fields[1], b"") if call == b"Range" else b""
+        message = b"\n\x04head" + (b"\x12" + bytes([len(fields[1] + value)]) + fields[1] + value if value else b"")
+        return (h2_frame(self.PING, 0, 0, b"are you?") + h2_frame(self.HEADERS, 4, stream, b"\x88")
+                + h2_frame(self.DATA, 0, stream, b"\0" + len(message).to_bytes(4, "big") + message) + h2_frame(self.HEADERS, 4 | 1, stream, b"\x88"))
+
+    def send(self, connection, data):
+        for i in range(0, len(data), self.cut):
+            connection.sendall(data[i:i + self.cut])
+
+
+@pytest.fixture
+def tiny_etcd():
+    made = []
+
+    def make(**options):
+        made.append(TinyEtcd(**options))
+        return made[-1]
+    yield make
+    for server in made:
+        server.listener.close()
+
+
+SMALL = {"value_bytes": 30, "keys": 20, "threads": 1, "conns": 2, "prefix": "bench:"}
+
+
+@pytest.mark.parametrize("cut", [1, 7, 1 << 20])
+@pytest.mark.parametrize("pipeline", [1, 5])
+def test_load_speaks_to_etcd_however_its_answers_are_cut(tiny_etcd, cut, pipeline):
+    server = tiny_etcd(cut=cut)
+    assert load(server, workload="fill", pipeline=5, **SMALL)["ops"] == 20
+    assert set(server.store) == {b"bench:%010d" % n for n in range(20)} and {len(v) for v in server.store.values()} == {30}
+    done = load(server, workload="mix", pipeline=pipeline, seconds=0.2, warmup=0.02, **SMALL)
+    assert done["ops"] > 0 and {call for call, _ in server.asked} == {b"Put", b"Range"}
+    assert ("get_p50_us" in done) == (pipeline == 1)
+    assert (TinyEtcd.SETTINGS, b"") in server.acks and (TinyEtcd.PING, b"are you?") in server.acks
+
+
+def test_load_fails_when_etcd_has_no_such_key(tiny_etcd):
+    with pytest.raises(LoadError, match="does every key exist"):
+        load(tiny_etcd(), workload="get", seconds=0.2, **SMALL)
+
+
+def test_load_fails_when_etcd_refuses_one_call_of_many(tiny_etcd):
+    with pytest.raises(LoadError, match="refused"):
+        load(tiny_etcd(refuse=7), workload="set", pipeline=5, seconds=0.2, **SMALL)
+
+
+def test_load_spreads_connections_over_ports(tiny_etcd):
+    servers = [tiny_etcd() for _ in range(3)]
+
+    class Together:
+        @staticmethod
+        def client_args():
+            return [word for server in servers for word in server.client_args()]
+    load(Together, workload="set", seconds=0.2, **(SMALL | {"conns": 4}))
+    assert all(server.asked for server in servers)
+
+
+# ---- three nodes
+
+def test_nodes_of_a_cluster_know_each_other_and_the_client_knows_them_all():
+    for kind in cluster.KINDS:
+        made, idle = cluster.Cluster(kind, 7000), cluster.Cluster(kind, 8000)
+        for node in made.nodes + idle.nodes:
+            node.process = subprocess.Popen(["true"])
+            node.process.wait()
+        made.beside = [idle]
+        args = made.client_args()
+        assert [args[i + 1] for i, word in enumerate(args) if word == "--port"] == ["7000", "7001", "7002"]
+        assert args.count("--server") == args.count("--helper") == 3 and ("--etcd" in args) == (kind == "etcd")
+        for node in made.nodes:
+            assert all(f"127.0.0.1:{port}" in " ".join(node.peer.argv) for port in (7003, 7004, 7005))
+
+
+def cluster_sample():
+    def entry(rate, **more):
+        return run_of(rate, 0) | {"spread": 0, "disturbed": False} | more
+    return {"keys": 100000, "missing": {}, "taken": "now", "versions": {"etcd": "3.4"}, "idle_ms_per_s": {"sherd": 4.0, "etcd": 20.0}, "cells": {
+        "set/1": {"sherd": entry(30000), "etcd": entry(10000)}, "get/1": {"sherd": entry(80000), "etcd": entry(20000)},
+        "mix/1": {"sherd": entry(80000, get_p50_us=140.0, set_p50_us=1500.0), "etcd": {"error": "gone"}}}}
+
+
+def test_three_nodes_are_judged_against_etcd_and_against_figures():
+    results = sample_results()
+    results["sections"] = {"cluster": cluster_sample()}
+    text = report.markdown(results)
+    for row in ("requests per second | 80000 | ≥ 78790 | reached", "p50 of GET, ms | 0.14 | ≤ 0.15 | reached", "p50 of SET, ms | 1.50 | ≤ 1.40 | **not reached**",
+                "SET: throughput / etcd | 3.00 | ≥ 2.00 | reached", "GET: throughput / etcd | 4.00 | ≥ 5.00 | **not reached**", "**etcd**, mix/1: gone", "sherd 4, etcd 20"):
+        assert row in text, row
+
+
+def test_without_etcd_the_ratios_are_not_judged():
+    results, section = sample_results(), cluster_sample()
+    for row in section["cells"].values():
+        row.pop("etcd")
+    results["sections"] = {"cluster": section | {"missing": {"etcd": "not installed"}}}
+    text = report.markdown(results)
+    assert "SET: throughput / etcd | – | ≥ 2.00 | not measured" in text and "**etcd** is missing: not installed" in text
 
 
 def test_plots_are_well_formed_and_know_every_server():
