@@ -287,6 +287,17 @@ static void sync_map(struct metahost *h)
     h->calls.map(h->calls.ctx, spaces_ref(h->groups->map));
 }
 
+void metahost_is_gone(struct metahost *h, const char *why)
+{
+    if (h->failed) return;
+    if (!h->leaving || !h->calls.left) {
+        metahost_fail(h, why);
+        return;
+    }
+    h->failed = true;
+    h->calls.left(h->calls.ctx);
+}
+
 /* Whether the cluster knows this node as what it is. */
 static void sync_self(struct metahost *h)
 {
@@ -295,9 +306,11 @@ static void sync_self(struct metahost *h)
     if (memcmp(h->nodes->cluster, h->cluster, META_CLUSTER_ID) != 0) {
         metahost_fail(h, "the log is of another cluster");
     } else if (metanodes_gone(h->nodes, h->me)) {
-        metahost_fail(h, "this node was declared gone: to be part of the cluster again it joins with an empty data directory");
+        metahost_is_gone(h, "this node was declared gone: to be part of the cluster again it joins with an empty data directory");
     } else if (n && n->is.instance != h->is.instance) {
         metahost_fail(h, "the cluster knows another node by this number");
+    } else {
+        h->leaving = n && n->state == METACODE_DRAINING;
     }
 }
 

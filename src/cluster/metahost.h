@@ -40,6 +40,8 @@ struct metahost_calls {
     void (*map)(void *ctx, struct space_map *m);
     /* This node was declared gone, or its data is of another cluster's format: it must end. */
     void (*failed)(void *ctx, const char *why);
+    /* It was asked to leave, has nothing left, and is no part of the cluster any more. NULL: that is a failure, too. */
+    void (*left)(void *ctx);
 };
 
 struct metahost_options {

@@ -188,7 +188,7 @@ static int request(struct metahost *h, uint64_t from, const struct slice *argv, 
     if (argc < 2 || !num_parse_u64(argv[1], &a)) return -EBADMSG;
     if (argc == 3 && slice_is(argv[0], "PROPOSE") && a < META_FIRST_DATA_GROUP) return propose_for(h, from, (uint32_t)a, argv[2]);
     if (argc == 2 && slice_is(argv[0], "GONE")) {
-        if (a == h->me) metahost_fail(h, "another node says that this one was declared gone: to be part of the cluster again it joins with an empty data directory");
+        if (a == h->me) metahost_is_gone(h, "another node says that this one was declared gone: to be part of the cluster again it joins with an empty data directory");
         return 0;
     }
     if (argc != 4 || !slice_is(argv[0], "LEAD") || !num_parse_u64(argv[2], &b) || a > UINT32_MAX) return -EBADMSG;

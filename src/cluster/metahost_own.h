@@ -78,6 +78,7 @@ struct metahost {
     struct metahost_calls calls;
     const struct slog *log;
     bool failed;
+    bool leaving; /* as it last heard of itself */
 
     struct metanodes *nodes;
     struct metagroups *groups;
@@ -109,6 +110,7 @@ struct metahost {
 
 /* ---- metahost.c */
 void metahost_fail(struct metahost *h, const char *why);
+void metahost_is_gone(struct metahost *h, const char *why); /* as told by why: it has left, or has failed */
 bool metahost_founded(const struct metahost *h); /* both states are there */
 /* No node that is heard of knows more of group 1. */
 bool metahost_map_is_fresh(const struct metahost *h);

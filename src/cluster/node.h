@@ -60,6 +60,7 @@ struct node_calls {
     int (*request)(void *ctx, uint64_t from, uint32_t group, struct slice message);
     int (*answer)(void *ctx, uint64_t from, uint32_t group, struct slice message);
     void (*down)(void *ctx, uint64_t peer); /* R: what was sent to it, or it sent, may be lost */
+    void (*left)(void *ctx); /* R: this node was asked to leave the cluster and has: the server can stop */
     void (*failed)(void *ctx, const char *why); /* this node cannot go on: the process ends */
 };
 

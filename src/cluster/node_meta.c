@@ -128,6 +128,12 @@ static void meta_failed(void *ctx, const char *why)
     n->calls.failed(n->calls.ctx, why);
 }
 
+static void meta_left(void *ctx)
+{
+    struct node *n = ctx;
+    n->calls.left(n->calls.ctx);
+}
+
 static struct slice text_or(const char *s) { return slice_str(s ? s : ""); }
 
 void node_make_meta(struct node *n)
@@ -153,7 +159,7 @@ void node_make_meta(struct node *n)
                .name = n->o.name && *n->o.name ? slice_str(n->o.name) : slice_str(name),
                .zone = text_or(n->o.zone)},
         .founding = f->n_founders ? &first : NULL,
-        .calls = {n, meta_propose, meta_create, meta_join, meta_drop, meta_transfer, meta_change, meta_look, meta_rewind, meta_peer_put, meta_peer_del, meta_send, meta_map, meta_failed},
+        .calls = {n, meta_propose, meta_create, meta_join, meta_drop, meta_transfer, meta_change, meta_look, meta_rewind, meta_peer_put, meta_peer_del, meta_send, meta_map, meta_failed, meta_left},
         .log = n->log,
     };
     memcpy(o.cluster, f->cluster, META_CLUSTER_ID);

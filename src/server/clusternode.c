@@ -184,6 +184,14 @@ static void failed(void *ctx, const char *why)
     _exit(1);
 }
 
+/* It is no part of the cluster any more, and has nothing that the others do not have. */
+static void left(void *ctx)
+{
+    struct server *s = ctx;
+    slog(&s->log, SLOG_NOTICE, "this node has left the cluster", "");
+    server_stop(s);
+}
+
 static void told(void *ctx) { relay_told(((struct server *)ctx)->relay); }
 static int request(void *ctx, uint64_t from, uint32_t group, struct slice message) { return relay_request(((struct server *)ctx)->relay, from, group, message); }
 static int answer(void *ctx, uint64_t from, uint32_t group, struct slice message) { return relay_answer(((struct server *)ctx)->relay, from, group, message); }
@@ -193,7 +201,7 @@ bool clusternode_open(struct clusternode *c)
 {
     struct server *s = c->server;
     struct buf error = {0};
-    const struct node_calls calls = {.ctx = s, .told = told, .request = request, .answer = answer, .down = down, .failed = failed};
+    const struct node_calls calls = {.ctx = s, .told = told, .request = request, .answer = answer, .down = down, .left = left, .failed = failed};
     s->relay = relay_new(s);
     s->node = node_open(&c->options, &c->who, s->engine, s->walk, &calls, &error);
     if (!s->node) return tell(c, "cannot be a node of a cluster", &error);
