@@ -86,6 +86,7 @@ void metahost_members_of(const struct metahost *h, uint32_t group, struct raftno
 /* ---- what the node reports of itself in its next STATUS */
 struct metahost_report {
     uint64_t keys, bytes, free_bytes, ops_per_s;
+    bool full; /* its log has no room: it hands over what it leads, and gets nothing */
 };
 void metahost_report(struct metahost *h, const struct metahost_report *r);
 

@@ -37,6 +37,7 @@ struct metahost_peer {
     uint64_t farewell_until;            /* if gone */
     uint64_t incarnation, version;      /* of its last report, and what it said: */
     uint64_t bytes, map_version;
+    bool full;
 };
 
 /* A group: its replica here, and what others say of it. */

@@ -186,7 +186,9 @@ static void find_behind(struct metahost *h, struct metahost_group *g)
 static enum wirestatus_state own_state(const struct metahost *h)
 {
     const struct metanodes_node *n = metanodes_find(h->nodes, h->me);
-    return !n ? WIRESTATUS_JOINING : n->state == METACODE_UP ? WIRESTATUS_SERVING : WIRESTATUS_LEAVING;
+    if (!n) return WIRESTATUS_JOINING;
+    if (n->state != METACODE_UP) return WIRESTATUS_LEAVING;
+    return h->report.full ? WIRESTATUS_FULL : WIRESTATUS_SERVING;
 }
 
 static void add_leads(struct metahost *h, struct wirestatus *s, struct buf *leads)
@@ -279,6 +281,7 @@ static void take_report(struct metahost *h, const struct wirestatus *s)
     p->version = s->version;
     p->bytes = s->bytes;
     p->map_version = s->map_version;
+    p->full = s->state == WIRESTATUS_FULL;
     bool changed = forget_leads(h, s->node, s->leads);
     for (struct slice rest = s->leads; wirestatus_next_lead(&rest, &l);) {
         if (!is_plausible(h, l.group)) continue;

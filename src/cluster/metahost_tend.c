@@ -214,6 +214,28 @@ static void tend_data(struct metahost *h, struct metahost_group *g, const struct
         remove_replica(h, g, m, &known->told, op, op->plan.from, METAOPS_DONE);
 }
 
+/* ---- a node whose log has no room */
+
+/* A voter that can take over. 0: none. */
+static uint64_t heir_with_room(const struct metahost *h, const struct metahost_group *g, const struct raftnode_members *m)
+{
+    for (uint32_t i = 0; i < m->n; i++) {
+        uint64_t id = m->m[i].node;
+        const struct metahost_peer *p = metahost_peers_find(h, id);
+        if (id == h->me || m->m[i].role != RAFTNODE_VOTER || !p || p->full || !metahost_alive(h, id) || metahost_peers_is_behind(g, id)) continue;
+        return id;
+    }
+    return 0;
+}
+
+/* Entries that it proposes are refused, so it leads to no purpose. */
+static bool give_up_lead(struct metahost *h, struct metahost_group *g, const struct raftnode_members *m)
+{
+    uint64_t heir = h->report.full ? heir_with_room(h, g, m) : 0;
+    if (heir) metahost_ask_lead(h, g->id, heir, "the log of its node has no room");
+    return heir != 0;
+}
+
 static void tend_group(struct metahost *h, struct metahost_group *g)
 {
     struct raftnode_info info;
@@ -221,6 +243,7 @@ static void tend_group(struct metahost *h, struct metahost_group *g)
     report_members(h, g);
     if (g->changing || h->now < g->rest_until || h->calls.look(h->calls.ctx, g->id, &info) < 0) return;
     if (!info.ready || info.changing || info.transferring) return;
+    if (give_up_lead(h, g, &info.members)) return;
     if (g->id < META_FIRST_DATA_GROUP)
         tend_own(h, g, &info.members);
     else

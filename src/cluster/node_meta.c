@@ -235,7 +235,9 @@ static void count_groups(struct node *n, struct node_info *info)
 
 static void report(struct node *n)
 {
-    struct metahost_report r = {0};
+    struct raftthread_stats raft;
+    raftthread_stats(n->raft, &raft);
+    struct metahost_report r = {.free_bytes = raft.capacity, .full = raft.chore_error != 0};
     for (uint32_t i = 1; i < n->engine->route.shards; i++) {
         const struct shard *s = &n->engine->shards[i];
         for (unsigned db = 0; db < STORE_DBS; db++) r.keys += STAT_GET(s->numbers.keys[db]);

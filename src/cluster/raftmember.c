@@ -274,9 +274,12 @@ int raftmember_begin(struct raftgroup *g, uint64_t node, enum raftnode_role role
     enum raftnode_role now = raftmember_role(m, node);
     raftgroup_submit_queue(g); /* R7 */
     g->change = (struct raftmember_change){.node = node, .goal = role};
+    raft_index match = 0;
+    /* The engine looks at a promotion when the newcomer's log has grown: one that has everything already would wait for the next entry, for ever in an idle group. */
+    bool there = now == RAFTNODE_STANDBY && raft_match_index(&g->raft, node, &match) == 0 && match == raft_last_index(&g->raft);
     if (now == RAFTNODE_GONE || (now == RAFTNODE_VOTER && role == RAFTNODE_STANDBY)) { /* R13 */
         change_role(g, RAFTMEMBER_SPARING, RAFTNODE_SPARE);
-    } else if (role == RAFTNODE_VOTER) {
+    } else if (role == RAFTNODE_VOTER && !there) {
         catch_up(g);
     } else {
         change_role(g, RAFTMEMBER_ASSIGNING, role);

@@ -11,7 +11,7 @@
 
 enum {
     SEATENTRY_BYTES = 256 * 1024,      /* about what an entry should have */
-    SEATENTRY_PIECE = 4 * 1024 * 1024, /* what an entry may have */
+    SEATENTRY_PIECE = 1024 * 1024, /* what an entry may have */
 };
 
 /* Appends an op to what is gathered. */

@@ -64,7 +64,7 @@ static void read_one(struct wirefield *r, struct wirestatus *s)
     s->node = wirefield_u64(r);
     s->incarnation = wirefield_u64(r);
     s->version = wirefield_u64(r);
-    s->state = wirefield_choice(r, WIRESTATUS_LEAVING + 1);
+    s->state = wirefield_choice(r, WIRESTATUS_FULL + 1);
     s->groups = wirefield_u32(r);
     s->leaders = wirefield_u32(r);
     s->keys = wirefield_u64(r);

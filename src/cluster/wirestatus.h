@@ -4,7 +4,7 @@
 
 enum { WIRESTATUS_NODES_MAX = 1024, WIRESTATUS_BEHIND_MAX = 16 };
 
-enum wirestatus_state { WIRESTATUS_JOINING = 0, WIRESTATUS_SERVING = 1, WIRESTATUS_LEAVING = 2 };
+enum wirestatus_state { WIRESTATUS_JOINING = 0, WIRESTATUS_SERVING = 1, WIRESTATUS_LEAVING = 2, WIRESTATUS_FULL = 3 /* serves, but its log has no room: it should lead nothing */ };
 
 /* A group that the node leads. */
 struct wirestatus_lead {

@@ -180,7 +180,7 @@ int clusterconf_check(const struct config *cfg, struct buf *why)
     }
     if (*cfg->cluster.peers && *cfg->cluster.join) return refuse(why, "a node is one of a new cluster's first or joins one: not both cluster-peers and cluster-join");
     int64_t segment = CONFIG_NUM(cfg, cluster.segment_bytes);
-    if (segment && segment < CLUSTERCONF_SEGMENT_MIN) return refuse(why, "cluster-segment-bytes is less than 16mb: a large entry of the Raft log would not fit");
+    if (segment && segment < CLUSTERCONF_SEGMENT_MIN) return refuse(why, "cluster-segment-bytes is less than 8mb: a large entry of the Raft log would not fit");
     if (check_others(cfg, why) || check_join(cfg, why)) return -1;
     return check_peers(cfg, why);
 }

@@ -8,7 +8,7 @@
 
 struct config;
 
-enum { CLUSTERCONF_ADDRESS_MAX = 272, CLUSTERCONF_PEERS_MAX = 16, CLUSTERCONF_SEGMENT_MIN = 16 * 1024 * 1024 };
+enum { CLUSTERCONF_ADDRESS_MAX = 272, CLUSTERCONF_PEERS_MAX = 16, CLUSTERCONF_SEGMENT_MIN = 8 * 1024 * 1024 };
 
 /* The first nodes of a new cluster: "1=host:port/host:port 2=...", the cluster's port and the clients'. Their numbers are 1, 2, ..., each once; given in that order. */
 struct clusterconf_peers {

@@ -114,7 +114,7 @@ const struct option options[] = {
      .help = "A leader that is silent so long is replaced; 0: 600."},
     {"cluster-heartbeat-ms", IN("cluster", "heartbeat_ms"), INT(0, 10000), AT(cluster.heartbeat_ms), .fallback = "0", .unit = "milliseconds",
      .help = "How often a leader says that it is there; 0: 60."},
-    {"cluster-segment-bytes", IN("cluster", "segment_bytes"), BYTES(0, 1024 * MB), AT(cluster.segment_bytes), .fallback = "0", .help = "Size of a file of the Raft log, 16mb or more; 0: 64mb."},
+    {"cluster-segment-bytes", IN("cluster", "segment_bytes"), BYTES(0, 1024 * MB), AT(cluster.segment_bytes), .fallback = "0", .help = "Size of a file of the Raft log, 8mb or more; 0: 64mb."},
     {"cluster-snapshot-bytes", IN("cluster", "snapshot_bytes"), BYTES(0, BIG), AT(cluster.snapshot_bytes), .fallback = "0",
      .help = "Log of a group from which on a snapshot of it is taken and the log cut; 0: the usual."},
     {"databases", INT(1, 16), AT(databases), .fallback = "16", .help = "Databases that SELECT may choose from."},

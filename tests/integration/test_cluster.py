@@ -31,10 +31,10 @@ def cluster(make_cluster):
     return make_cluster()
 
 
-def check_went_on(load, span, what, every_kind=True):
-    """Without requests during the disturbance nothing is shown about it. every_kind: else a few reads and writes are enough, where clients hang on most of what they ask."""
+def check_went_on(load, span, what):
+    """Without requests during the disturbance nothing is shown about it."""
     counts = {kind: load.answered(kind, span) for kind in ("GET", "SET", "GETSET", "SETNX", "DEL", "GETDEL", "INCR", "APPEND")}
-    enough = counts["GET"] >= 30 and counts["SET"] >= 20 and counts["INCR"] >= 10 and min(counts.values()) >= 1 if every_kind else counts["GET"] >= 5 and counts["SET"] + counts["INCR"] >= 5
+    enough = counts["GET"] >= 30 and counts["SET"] >= 20 and counts["INCR"] >= 10 and min(counts.values()) >= 1
     assert enough, f"little was answered while {what}: {counts}; refusals: {load.refusals}"
 
 
@@ -216,17 +216,14 @@ def fill_up(place):
 
 
 def fill_log(cluster):
-    """Writes until some are not answered well any more: those that node 3 leads. It has two files of its log left at most."""
+    """Writes more than what is left of node 3's log: two files of it at most."""
     for i in range(60):
         link = Link(cluster.port(1), 30)
-        answers = link.ask_all([("SET", k, f"{i}" + "x" * 2000) for k in SPREAD])
+        link.ask_all([("SET", k, f"{i}" + "x" * 2000) for k in SPREAD])
         link.close()
-        if any(a != "OK" for a in answers):
-            return
-    assert False, "30 megabytes went into a full disk"
 
 
-SMALL_LOG = ["--cluster-segment-bytes", "4mb", "--cluster-timeout-ms", 1000]
+SMALL_LOG = ["--cluster-segment-bytes", "8mb", "--cluster-timeout-ms", 1000]
 
 
 def test_one_node_has_no_disk_left_and_the_others_go_on(make_cluster, small_disk):
@@ -236,7 +233,7 @@ def test_one_node_has_no_disk_left_and_the_others_go_on(make_cluster, small_disk
         fill_up(small_disk)
         fill_log(cluster)
         span = load.run_for(4)
-        check_went_on(load, span, "node 3 had no disk left", every_kind=False)
+        check_went_on(load, span, "node 3 had no disk left")
         assert "No space left on device" in cluster.nodes[3].log()
         assert cluster.running(3)
         os.unlink(small_disk / "ballast")
@@ -248,18 +245,18 @@ def test_one_node_has_no_disk_left_and_the_others_go_on(make_cluster, small_disk
     read_alike(cluster, load, [3, 2])
 
 
-@pytest.mark.xfail(strict=True, reason="a leader that has no room in its log keeps its groups, and they take no writes")
 def test_a_leader_without_disk_hands_its_groups_over(make_cluster, small_disk):
     cluster = make_cluster(data={3: str(small_disk / "data")}, args=SMALL_LOG)
     assert cluster.leads(3) > 0
     fill_up(small_disk)
     fill_log(cluster)
+    wait_for(lambda: cluster.leads(3) == 0, 10, lambda: f"it leads on: {cluster.ask(1, 'CLUSTER', 'STATUS')}")
     cluster.write_everywhere(1, "led by others", seconds=8)
+    assert cluster.leads(3) == 0
 
 
 # ---- coming and going
 
-@pytest.mark.xfail(strict=False, reason="a standby of a group without traffic is not promoted: group 0 may wait for ever, and the first node with it")
 def test_a_fourth_node_joins_and_the_first_leaves(cluster):
     with Load(cluster.ports(), seed=18) as load:
         load.run_for(0.5)

@@ -380,6 +380,21 @@ static void members_are_removed_and_demoted_but_the_leader_stays(void **state)
     rig_free(r);
 }
 
+static void a_standby_of_an_idle_group_is_promoted(void **state)
+{
+    struct rig *r = rig_new(3);
+    rig_create(r, 0, 3);
+    struct rig_node *leader = new_leader(r, 0), *other = follower_of(r, leader);
+    assert_int_equal(raftnode_change(leader->raft, 0, other->id, RAFTNODE_STANDBY), 0);
+    rig_run(r, 1000);
+    assert_int_equal(leader->g[0].changes, 1);
+    assert_int_equal(raftnode_change(leader->raft, 0, other->id, RAFTNODE_VOTER), 0);
+    rig_run(r, 3000); /* nothing is submitted meanwhile */
+    assert_int_equal(leader->g[0].changes, 2);
+    assert_int_equal(leader->g[0].changed, 0);
+    rig_free(r);
+}
+
 static void a_group_can_be_left_and_joined_again(void **state)
 {
     struct rig *r = rig_new(3);
@@ -555,6 +570,7 @@ int main(void)
         cmocka_unit_test(a_newcomer_is_filled_by_a_snapshot_and_promoted),
         cmocka_unit_test(an_install_that_fails_is_asked_for_again),
         cmocka_unit_test(members_are_removed_and_demoted_but_the_leader_stays),
+        cmocka_unit_test(a_standby_of_an_idle_group_is_promoted),
         cmocka_unit_test(a_group_can_be_left_and_joined_again),
         cmocka_unit_test(all_nodes_go_on_where_they_were_after_a_power_loss),
         cmocka_unit_test(a_node_whose_log_is_damaged_does_not_start),
