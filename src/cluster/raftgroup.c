@@ -113,6 +113,7 @@ struct raftgroup *raftgroup_new(struct raftnode *n, uint32_t id, uint64_t applie
     g->id = id;
     g->handed = applied;
     g->own_first = 1;
+    g->floor = raftfloor_of(n->log, id);
     engine_start(g);
     raftnode_soil(g);
     return g;
@@ -378,9 +379,17 @@ int raftgroup_step(struct raftgroup *g, struct raft_event *event)
     return 0;
 }
 
+/* Its log is behind that of its former life: it cannot win, and must not. */
+static bool is_below_floor(struct raftgroup *g)
+{
+    uint64_t last = raft_last_index(&g->raft);
+    return raftfloor_is_above(&g->floor, last ? raftlog_term(g->node->log, g->id, last) : 0, last);
+}
+
 void raftgroup_timeout(struct raftgroup *g)
 {
     struct raft *r = &g->raft;
+    if (r->state == RAFT_FOLLOWER && is_below_floor(g)) return; /* looked at again with the next tick */
     limit_inflight(g);
     if (r->state == RAFT_FOLLOWER && raftmember_sole_voter(g) && r->last_stored >= raft_last_index(r) && !r->snapshot.installing) { /* R5 */
         r->current_term++;
@@ -525,13 +534,20 @@ static void fit_room(const struct raftgroup *g, struct raft_append_entries *a)
     a->n_entries = n;
 }
 
+/* What this replica, as its former life left it, has nothing to say to. */
+static bool is_barred(struct raftgroup *g, const struct raft_message *m)
+{
+    if (m->type == RAFT_REQUEST_VOTE) return raftfloor_is_above(&g->floor, m->request_vote.last_log_term, m->request_vote.last_log_index);
+    return m->type == RAFT_TIMEOUT_NOW && is_below_floor(g);
+}
+
 void raftgroup_receive(struct raftgroup *g, struct raft_message *m)
 {
     struct raft *r = &g->raft;
     bool of_leader = m->type == RAFT_APPEND_ENTRIES || m->type == RAFT_INSTALL_SNAPSHOT;
     if (of_leader && r->state == RAFT_LEADER && term_of(m) == r->current_term) raftgroup_break(g, "another node leads in the same term");
     bool idle = (m->type == RAFT_REQUEST_VOTE_RESULT && r->state != RAFT_CANDIDATE) || (m->type == RAFT_TIMEOUT_NOW && raftmember_sole_voter(g)); /* R6 */
-    if (g->broken || idle) {
+    if (g->broken || idle || is_barred(g, m)) {
         wireraft_discard(m);
         return;
     }

@@ -24,6 +24,7 @@
 #pragma once
 #include "base/buf.h"
 #include "base/rng.h"
+#include "cluster/raftfloor.h"
 #include "cluster/raftlib.h"
 #include "cluster/raftlog.h"
 #include "cluster/raftmember.h"
@@ -40,6 +41,7 @@ struct raftgroup {
     bool waits; /* stands in its node's list of those that wait for the log */
     struct raftgroup *next_waiting;
     bool dropped;
+    struct raftfloor floor; /* of a former life here */
     const char *broken; /* why it stands still */
     bool broken_told;
 

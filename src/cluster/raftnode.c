@@ -138,6 +138,7 @@ static void add_group(struct raftnode *n, uint32_t group, uint64_t applied)
 static int bars_group(const struct raftnode *n, uint32_t group)
 {
     struct raftlog_state st;
+    if (group >= RAFTNODE_GROUPS_MAX) return -EINVAL;
     if (raftnode_group(n, group) || raftlog_state(n->log, group, &st)) return -EEXIST;
     return n->drop_batch ? -EAGAIN : 0;
 }
@@ -170,9 +171,21 @@ int raftnode_group_join(struct raftnode *n, uint32_t group)
 {
     int rc = bars_group(n, group);
     if (rc < 0) return rc;
-    raftlog_put_hard_state(n->log, group, 0, 0);
+    struct raftfloor floor = raftfloor_of(n->log, group);
+    raftlog_put_hard_state(n->log, group, floor.term, floor.vote);
     add_group(n, group, 0);
     return 0;
+}
+
+uint32_t raftnode_found(const struct raftlog *log, uint32_t *out, uint32_t max)
+{
+    uint32_t n = raftlog_groups(log, NULL, 0), found = 0;
+    uint32_t *ids = mem_alloc((n + 1) * sizeof *ids);
+    raftlog_groups(log, ids, n);
+    while (found < n && ids[found] < RAFTNODE_GROUPS_MAX) found++; /* they ascend */
+    for (uint32_t i = 0; i < found && i < max; i++) out[i] = ids[i];
+    mem_free(ids);
+    return found;
 }
 
 int raftnode_group_resume(struct raftnode *n, uint32_t group, uint64_t applied)
@@ -201,6 +214,7 @@ int raftnode_group_drop(struct raftnode *n, uint32_t group)
     if (!g) return -ENOENT;
     uint32_t at = group_place(n, group);
     memmove(n->groups + at, n->groups + at + 1, (--n->n_groups - at) * sizeof *n->groups);
+    raftfloor_keep(n->log, group);
     raftlog_put_gone(n->log, group);
     note_gone(n, group);
     n->queued_bytes -= g->queue.len;

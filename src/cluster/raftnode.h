@@ -38,6 +38,7 @@ struct wire_frame;
 
 enum {
     RAFTNODE_MEMBERS_MAX = 16,
+    RAFTNODE_GROUPS_MAX = 1 << 30, /* numbers of groups are below; the log has some beyond of its own (cluster/raftfloor.h) */
     RAFTNODE_ENTRY_BYTES = 256 * 1024,                  /* what an entry should stay below: larger ones travel alone and hold up their group */
     RAFTNODE_ENTRY_BYTES_MAX = 16 * 1024 * 1024 - 4096, /* an entry and its frame's head fit in a frame */
     RAFTNODE_DESCRIPTOR_MAX = 64 * 1024,
@@ -128,13 +129,16 @@ void raftnode_free(struct raftnode *n);
 
 /* ---- groups */
 
+/* Those that the log has, ascending: to be resumed. Gives how many there are; out gets the first max. */
+uint32_t raftnode_found(const struct raftlog *log, uint32_t *out, uint32_t max);
+
 /* A new group with its first members; the same list on each of them. Entry 1 holds the members and is committed. The caller has state 0, and is handed entry 1. */
 int raftnode_group_create(struct raftnode *n, uint32_t group, const struct raftnode_member *members, uint32_t count);
 /* An empty replica: it waits for its leader's entries or snapshot. */
 int raftnode_group_join(struct raftnode *n, uint32_t group);
 /* A group that the log has; the caller's state is that at `applied`, which is its snapshot's index (0: none). -EINVAL if the log does not go on from there. */
 int raftnode_group_resume(struct raftnode *n, uint32_t group, uint64_t applied);
-/* The replica ends, its log goes. Its open reads and changes fail. Only after the change that removed it is committed: a voter that forgets breaks Raft. It may join
+/* The replica ends, its log goes; what others may rely on is remembered (cluster/raftfloor.h). Its open reads and changes fail. Only after the change that removed it is committed: a voter that forgets breaks Raft. It may join
  * again (-EAGAIN: not before gone() was told), but whoever adds it must have heard from this node after the drop, by the link on which its frames come: an answer of
  * its former life that is still under way would be taken for one of the new. */
 int raftnode_group_drop(struct raftnode *n, uint32_t group);

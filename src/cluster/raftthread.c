@@ -492,9 +492,9 @@ struct raftthread *raftthread_open(const struct raftthread_options *options, con
 
 uint32_t raftthread_found(const struct raftthread *t, struct raftthread_found *out, uint32_t max)
 {
-    uint32_t n = raftlog_groups(t->log, NULL, 0);
+    uint32_t n = raftnode_found(t->log, NULL, 0);
     uint32_t *ids = mem_alloc((n + 1) * sizeof *ids);
-    raftlog_groups(t->log, ids, n);
+    raftnode_found(t->log, ids, n);
     for (uint32_t i = 0; i < n && i < max; i++) {
         struct raftlog_state st;
         CHECK(raftlog_state(t->log, ids[i], &st));

@@ -424,6 +424,44 @@ static void a_group_can_be_left_and_joined_again(void **state)
     rig_free(r);
 }
 
+/* The caller's side of an install. */
+static void install(struct rig_node *n)
+{
+    n->g[0].handed = n->g[0].wanted;
+    n->g[0].hash = n->g[0].wanted_from;
+    assert_int_equal(raftnode_installed(n->raft, 0, n->g[0].wanted, 0), 0);
+}
+
+/* One member is away while another is removed, ends its replica and joins again, and so knows little. For the one who comes back it is a voter still, and both together are a majority of before. */
+static void one_who_left_and_came_back_elects_nobody_who_has_less_than_it_had(void **state)
+{
+    struct rig *r = rig_new(3);
+    rig_create(r, 0, 3);
+    struct rig_node *leader = new_leader(r, 0), *left = follower_of(r, leader), *away = follower_of(r, left), *fourth = add_fourth(r, leader);
+    rig_stop(r, away->id);
+    install(fourth);
+    rig_run(r, 500);
+    assert_int_equal(raftnode_change(leader->raft, 0, left->id, RAFTNODE_GONE), 0);
+    rig_run(r, 300);
+    assert_int_equal(leader->g[0].changes, 2);
+    assert_int_equal(leader->g[0].changed, 0); /* by the leader and the fourth */
+    assert_int_equal(raftnode_group_drop(left->raft, 0), 0);
+    rig_run(r, 100);
+    memset(&left->g[0], 0, sizeof left->g[0]);
+    assert_int_equal(raftnode_group_join(left->raft, 0), 0);
+    assert_int_equal(raftnode_change(leader->raft, 0, left->id, RAFTNODE_VOTER), 0);
+    rig_run(r, 300);
+    assert_int_equal(left->g[0].wanted, 52);
+    rig_stop(r, leader->id);
+    rig_stop(r, fourth->id);
+    install(left); /* where it is a voter, as in the log of the one who was away */
+    assert_true(rig_start(r, away->id));
+    assert_int_equal(raftnode_group_resume(away->raft, 0, 0), 0);
+    rig_run(r, 5000);
+    assert_null(rig_leader(r, 0));
+    rig_free(r);
+}
+
 static void all_nodes_go_on_where_they_were_after_a_power_loss(void **state)
 {
     struct rig *r = rig_new(3);
@@ -572,6 +610,7 @@ int main(void)
         cmocka_unit_test(members_are_removed_and_demoted_but_the_leader_stays),
         cmocka_unit_test(a_standby_of_an_idle_group_is_promoted),
         cmocka_unit_test(a_group_can_be_left_and_joined_again),
+        cmocka_unit_test(one_who_left_and_came_back_elects_nobody_who_has_less_than_it_had),
         cmocka_unit_test(all_nodes_go_on_where_they_were_after_a_power_loss),
         cmocka_unit_test(a_node_whose_log_is_damaged_does_not_start),
         cmocka_unit_test(two_leaders_of_one_term_stop_the_group),
