@@ -482,6 +482,16 @@ static uint32_t piece(const struct raft_entry *entries, uint32_t n)
     return i;
 }
 
+/* R14 */
+static void commit_before(struct raftgroup *g, struct raft_message *m)
+{
+    struct raft_append_entries *a = &m->append_entries;
+    if (a->prev_log_index == 0 || raftlog_term(g->node->log, g->id, a->prev_log_index) != a->prev_log_term) return;
+    a->entries = NULL;
+    a->n_entries = 0;
+    step_message(g, m);
+}
+
 /* A message with entries, in pieces. The engine gets blocks of its own to free (R10). */
 static void receive_append(struct raftgroup *g, struct raft_message *m)
 {
@@ -491,6 +501,7 @@ static void receive_append(struct raftgroup *g, struct raft_message *m)
     uint32_t total = a->n_entries, done = 0;
     while (done < total) {
         uint32_t n = piece(all + done, total - done);
+        if (all[done].type == RAFT_CHANGE) commit_before(g, m);
         void *block = raft_malloc(1);
         CHECK(block);
         a->entries = all + done;
