@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "base/le.h"
 #include "base/mem.h"
 #include "cluster/wire.h"
 #include "cluster/wireraft.h"
@@ -13,7 +14,8 @@ enum {
     SEED = 7777, /* of the hash of keys */
     EPOCH_MS = 0x19000000000, /* when the world's clock began: all nodes think it is some day in 2025 */
     UPKEEP_MS = 100,
-    UNCERTAIN_MS = 2000,
+    RAFT_STILL_MS = 2500,
+    LATE_HEAD = 12,
 };
 
 const uint8_t nodesim_cluster[META_CLUSTER_ID] = "a world of nodes";
@@ -45,286 +47,17 @@ void nodesim_send(struct nodesim_node *n, uint64_t peer, struct slice frames)
     if (peer <= NODESIM_NODES && n->peers[peer][0]) world_send(n->sim->w, n->id, (uint32_t)peer, frames);
 }
 
-/* ---- upcalls of Raft */
-
-static void on_send(void *ctx, uint64_t peer, struct slice frames) { nodesim_send(ctx, peer, frames); }
-
-static void on_committed(void *ctx, uint32_t group, const struct raftnode_entry *entries, uint32_t count)
-{
-    struct nodesim_node *n = ctx;
-    for (uint32_t i = 0; i < count; i++) world_note(n->sim->w, entries[i].index ^ entries[i].term << 24 ^ (uint64_t)group << 48 ^ (uint64_t)n->id << 56);
-    if (is_data(group)) seats_committed(n->seats, group, entries, count);
-    else metahost_committed(n->meta, group, entries, count);
-}
-
-static void on_role(void *ctx, uint32_t group, enum raftnode_state state, uint64_t term, uint64_t leader)
-{
-    struct nodesim_node *n = ctx;
-    static const char *names[] = {"follows", "stands for election", "leads"};
-    world_trace(n->sim->w, n->id, "group %u: %s in term %llu, leader %llu", group, names[state], (unsigned long long)term, (unsigned long long)leader);
-    n->leads[group] = state == RAFTNODE_LEADER;
-    n->sim->result->reigns += n->leads[group] && is_data(group);
-    if (is_data(group)) seats_role(n->seats, group, state, term, leader);
-    metahost_role(n->meta, group, state, term, leader);
-}
-
-static void on_truncated(void *ctx, uint32_t group, uint64_t index)
-{
-    struct nodesim_node *n = ctx;
-    world_trace(n->sim->w, n->id, "group %u: what it submitted at %llu is gone", group, (unsigned long long)index);
-    if (is_data(group)) seats_truncated(n->seats, group, index);
-    else metahost_truncated(n->meta, group, index);
-}
-
-static void on_members(void *ctx, uint32_t group, const struct raftnode_members *members) { metahost_members(((struct nodesim_node *)ctx)->meta, group, members); }
-
-enum { ROUND_BITS = 48 }; /* a ticket is the group, and the round of its confirmations */
-
-static void confirmed(struct nodesim_node *n, uint64_t ticket, int rc) { seats_confirmed(n->seats, (uint32_t)(ticket >> ROUND_BITS), ticket & ((1ull << ROUND_BITS) - 1), rc); }
-static void on_read_ok(void *ctx, uint64_t ticket, uint64_t index) { confirmed(ctx, ticket, 0); }
-static void on_read_failed(void *ctx, uint64_t ticket) { confirmed(ctx, ticket, -EPERM); }
-
-static void on_changed(void *ctx, uint32_t group, uint64_t node, enum raftnode_role role, int rc)
-{
-    struct nodesim_node *n = ctx;
-    world_trace(n->sim->w, n->id, "group %u: change of %llu to role %d ended with %d", group, (unsigned long long)node, (int)role, rc);
-    metahost_changed(n->meta, group, node, role, rc);
-}
-
-static void on_describe(void *ctx, uint32_t group, uint64_t index, struct buf *out) { nodesim_snap_describe(ctx, group, index, out); }
-
-static void on_install_wanted(void *ctx, uint32_t group, uint64_t from, uint64_t index, uint64_t term, struct slice descriptor)
-{
-    struct nodesim_node *n = ctx;
-    world_trace(n->sim->w, n->id, "group %u: shall take %llu's snapshot at %llu", group, (unsigned long long)from, (unsigned long long)index);
-    nodesim_snap_install(n, group, from, index, term, descriptor);
-}
-
-static void on_marked(void *ctx, uint32_t group, uint64_t index) { nodesim_snap_marked(ctx, group, index); }
-static void on_stranger(void *ctx, uint32_t group, uint64_t from) { metahost_stranger(((struct nodesim_node *)ctx)->meta, group, from); }
-
-static void on_broken(void *ctx, uint32_t group, const char *why)
-{
-    struct nodesim_node *n = ctx;
-    world_fail(n->sim->w, "group %u: node %u stands still: %s", group, n->id, why);
-}
-
-static void on_gone(void *ctx, uint32_t group) { nodesim_snap_drop(ctx, group); }
-
-static const struct raftnode_out upcalls = {
-    .send = on_send,
-    .committed = on_committed,
-    .role = on_role,
-    .truncated = on_truncated,
-    .members = on_members,
-    .read_ok = on_read_ok,
-    .read_failed = on_read_failed,
-    .changed = on_changed,
-    .describe = on_describe,
-    .install_wanted = on_install_wanted,
-    .marked = on_marked,
-    .stranger = on_stranger,
-    .broken = on_broken,
-    .gone = on_gone,
-};
-
-/* ---- what seats ask for */
-
-static void seats_wake(void *ctx) { nodesim_wake(ctx); }
-
-static int submit(void *ctx, uint32_t group, uint64_t term, struct slice data, uint64_t *index) { return raftnode_submit(((struct nodesim_node *)ctx)->raft, group, term, data, index); }
-static void ask_round(void *ctx, uint32_t group, uint64_t round) { raftnode_read(((struct nodesim_node *)ctx)->raft, group, (uint64_t)group << ROUND_BITS | round); }
-
-static void refill(void *ctx, uint32_t group)
-{
-    struct nodesim_node *n = ctx;
-    world_trace(n->sim->w, n->id, "group %u: its seat is spoilt", group);
-    nodesim_snap_put(n, &(struct nodesim_job){.kind = NODESIM_REFILL, .group = group});
-}
-
-static void told(void *ctx)
-{
-    struct nodesim_node *n = ctx;
-    if (n->planned_look || n->n_guests == 0) return;
-    n->planned_look = true;
-    world_after(n->sim->w, n->id, 1 + rng_below(nodesim_rng(n), 100), NODESIM_LOOK, 0);
-}
-
-/* ---- between the engine and the seats: for a mutant, and to know which reign a command is of */
-
-static uint64_t reign_of(struct nodesim_node *n, uint32_t group)
-{
-    struct seat_info info;
-    return seats_look(n->seats, group, &info) && seats_serves(n->seats, group) ? info.reign : 0;
-}
-
-static bool admits(void *ctx, const struct task *t, const struct request *r, const struct shard *s)
-{
-    struct nodesim_node *n = ctx;
-    n->admitted = reign_of(n, r->group);
-    return n->real->admits(n->real->ctx, t, r, s);
-}
-
-static void ran(void *ctx, const struct task *t, const struct request *r, const struct shard *s, const struct exec *x, struct hold *h)
-{
-    struct nodesim_node *n = ctx;
-    if (n->sim->mutant == NODESIM_OLD_REIGN && reign_of(n, r->group) != n->admitted) h->bounced = true; /* its ops stay where they are gathered */
-    else n->real->ran(n->real->ctx, t, r, s, x, h);
-}
-
-static bool rules(void *ctx, const struct shard *s)
-{
-    struct nodesim_node *n = ctx;
-    return n->real->rules(n->real->ctx, s);
-}
-
-static void settle(void *ctx, const struct shard *s)
-{
-    struct nodesim_node *n = ctx;
-    if (n->sim->mutant == NODESIM_OLD_REIGN && !n->real->rules(n->real->ctx, s)) return;
-    n->real->settle(n->real->ctx, s);
-}
-
-/* In the middle of a command, when its ops are in the store and nobody has taken them: the worker stands still for a while, and the world goes on. Often just then its node loses the group. */
-static void stand_still(void *ctx, const struct task *t, const struct exec *x, uint64_t ticks)
-{
-    struct nodesim_node *n = ctx;
-    struct nodesim *s = n->sim;
-    struct rng *rng = world_rng(s->w);
-    uint32_t group = t->requests[t->pos].group;
-    if (s->held || !s->load || rng_below(rng, 120)) return;
-    s->held = n->id;
-    n->busy = true;
-    s->result->held++;
-    bool transfer = rng_below(rng, 2);
-    world_trace(s->w, n->id, "group %u: a command stands still", group);
-    if (transfer) {
-        nodesim_begin_turn(n);
-        raftnode_transfer(n->raft, group, 0);
-        nodesim_end_turn(n);
-    }
-    world_run(s->w, rng_below(rng, (transfer ? 1500 : 100) * WORLD_MS));
-    n->busy = false;
-    s->held = 0;
-}
-
-/* ---- what the cluster's state asks for */
-
-static int add_seat(struct nodesim_node *n, uint32_t group)
-{
-    int rc = is_data(group) ? seats_add(n->seats, group) : 0;
-    return rc == -EEXIST ? 0 : rc;
-}
-
-static int meta_create(void *ctx, uint32_t group, const struct raftnode_member *members, uint32_t count)
-{
-    struct nodesim_node *n = ctx;
-    int rc = add_seat(n, group);
-    return rc == 0 ? raftnode_group_create(n->raft, group, members, count) : rc;
-}
-
-static int meta_join(void *ctx, uint32_t group)
-{
-    struct nodesim_node *n = ctx;
-    int rc = add_seat(n, group);
-    if (rc == 0) rc = raftnode_group_join(n->raft, group);
-    world_trace(n->sim->w, n->id, "group %u: joins, %d", group, rc);
-    return rc;
-}
-
-static void meta_drop(void *ctx, uint32_t group)
-{
-    struct nodesim_node *n = ctx;
-    world_trace(n->sim->w, n->id, "group %u: drops its replica", group);
-    n->sim->result->drops++;
-    raftnode_group_drop(n->raft, group);
-    if (is_data(group)) seats_remove(n->seats, group);
-    n->leads[group] = false;
-}
-
-static void meta_transfer(void *ctx, uint32_t group, uint64_t to)
-{
-    struct nodesim_node *n = ctx;
-    n->sim->result->transfers += raftnode_transfer(n->raft, group, to) == 0;
-}
-
-static int meta_change(void *ctx, uint32_t group, uint64_t node, enum raftnode_role role)
-{
-    struct nodesim_node *n = ctx;
-    int rc = raftnode_change(n->raft, group, node, role);
-    world_trace(n->sim->w, n->id, "group %u: change of %llu to role %d: %d", group, (unsigned long long)node, (int)role, rc);
-    return rc;
-}
-
-static int meta_look(void *ctx, uint32_t group, struct raftnode_info *out) { return raftnode_look(((struct nodesim_node *)ctx)->raft, group, out); }
-
-static void meta_rewind(void *ctx, uint32_t group, uint64_t index)
-{
-    struct nodesim_node *n = ctx;
-    if (raftnode_rewind(n->raft, group, index) != 0) world_fail(n->sim->w, "group %u: node %u cannot go back to %llu", group, n->id, (unsigned long long)index);
-}
-
-static void meta_peer_put(void *ctx, uint64_t node, const char *address)
-{
-    struct nodesim_node *n = ctx;
-    if (node == n->id || node > NODESIM_NODES) return;
-    snprintf(n->peers[node], sizeof n->peers[node], "%s", address);
-    memcpy(machine_of(n)->peers[node], n->peers[node], sizeof n->peers[node]);
-}
-
-static void meta_peer_del(void *ctx, uint64_t node)
-{
-    struct nodesim_node *n = ctx;
-    n->peers[node][0] = machine_of(n)->peers[node][0] = 0;
-}
-
-static void meta_send(void *ctx, uint64_t peer, struct slice frames) { nodesim_send(ctx, peer, frames); }
-
-struct new_map {
-    struct mail mail;
-    struct space_map *map;
-};
-
-static void set_map(struct worker *w, struct mail *m)
-{
-    struct new_map *to = (struct new_map *)m;
-    engine_set_map(w->engine, w, to->map);
-    mem_free(to);
-}
-
-static void meta_map(void *ctx, struct space_map *m)
-{
-    struct nodesim_node *n = ctx;
-    struct new_map *to = mem_alloc(sizeof *to);
-    *to = (struct new_map){.mail.to_worker = set_map, .map = m};
-    engine_send(n->engine, 0, &to->mail);
-}
-
-static void meta_failed(void *ctx, const char *why)
-{
-    struct nodesim_node *n = ctx;
-    world_trace(n->sim->w, n->id, "%s", why);
-    if (!machine_of(n)->leaving) world_fail(n->sim->w, "node %u must end: %s", n->id, why);
-    n->ends = true;
-}
-
-static const struct metahost_calls meta_calls = {
-    .propose = submit,
-    .create = meta_create,
-    .join = meta_join,
-    .drop = meta_drop,
-    .transfer = meta_transfer,
-    .change = meta_change,
-    .look = meta_look,
-    .rewind = meta_rewind,
-    .peer_put = meta_peer_put,
-    .peer_del = meta_peer_del,
-    .send = meta_send,
-    .map = meta_map,
-    .failed = meta_failed,
-};
-
 /* ---- the raft thread's turn */
+
+bool nodesim_raft_runs(const struct nodesim_node *n) { return world_now(n->sim->w) >= n->raft_until; }
+
+void nodesim_hold_raft(struct nodesim_node *n, uint64_t us)
+{
+    struct world *w = n->sim->w;
+    world_trace(w, n->id, "its raft thread stands still");
+    n->raft_until = world_now(w) + us;
+    world_after(w, n->id, us, NODESIM_TURN, 0);
+}
 
 void nodesim_begin_turn(struct nodesim_node *n)
 {
@@ -377,6 +110,8 @@ void nodesim_end_turn(struct nodesim_node *n)
     nodesim_snap_plan(n);
     nodesim_plan_work(n);
     plan_timer(n);
+    struct rng *rng = nodesim_rng(n);
+    if (n->sim->admin && rng_below(rng, 3000) == 0) nodesim_hold_raft(n, rng_below(rng, RAFT_STILL_MS * WORLD_MS));
 }
 
 static void on_written(struct nodesim_node *n)
@@ -422,6 +157,29 @@ static bool lets_in(struct nodesim_node *n, uint32_t from)
     return metahost_caller(n->meta, &hello);
 }
 
+static void on_frames(struct nodesim_node *n, uint32_t from, struct slice bytes)
+{
+    if (!lets_in(n, from)) return;
+    while (bytes.n) {
+        struct wire_frame f;
+        const char *why = "";
+        CHECK(wire_frame(bytes, &f, &why) == WIRE_OK);
+        on_frame(n, from, &f);
+        bytes = slice_of(bytes.p + f.whole.n, bytes.n - f.whole.n);
+    }
+}
+
+/* But for those of a life of their sender that is over: their connection is, too. */
+static void take_late(struct nodesim_node *n)
+{
+    for (struct slice rest = buf_slice(&n->late); rest.n;) {
+        uint32_t from = le_u32(rest.p), life = le_u32(rest.p + 4), len = le_u32(rest.p + 8);
+        if (life == (uint32_t)n->sim->machines[from].incarnation) on_frames(n, from, slice_of(rest.p + LATE_HEAD, len));
+        rest = slice_of(rest.p + LATE_HEAD + len, rest.n - LATE_HEAD - len);
+    }
+    n->late.len = 0;
+}
+
 /* ---- the worker's turn */
 
 static void work(struct nodesim_node *n)
@@ -453,6 +211,7 @@ static void resign(struct nodesim_node *n);
 static void do_raft_task(struct nodesim_node *n, enum nodesim_task kind)
 {
     nodesim_begin_turn(n);
+    take_late(n);
     if (kind == NODESIM_TURN) n->woken = false;
     if (kind == NODESIM_WRITTEN) on_written(n);
     if (kind == NODESIM_CHORE) on_chore(n);
@@ -487,6 +246,10 @@ static void do_task(struct nodesim_node *n, enum nodesim_task kind, uint64_t arg
         world_after(n->sim->w, n->id, 500 + rng_below(nodesim_rng(n), 500), kind, arg);
         return;
     }
+    if (!works && !nodesim_raft_runs(n)) {
+        world_after(n->sim->w, n->id, n->raft_until - world_now(n->sim->w), kind, arg);
+        return;
+    }
     if (works && !do_work_task(n, kind, arg)) return;
     if (!works) do_raft_task(n, kind);
     if (n->ends && !n->busy) resign(n);
@@ -507,15 +270,17 @@ static void on_task(void *ctx, void *self, uint32_t kind, uint64_t arg)
 static void on_receive(void *ctx, void *self, uint32_t from, struct slice bytes)
 {
     struct nodesim_node *n = self;
-    if (!n->member || !lets_in(n, from)) return;
-    nodesim_begin_turn(n);
-    while (bytes.n) {
-        struct wire_frame f;
-        const char *why = "";
-        CHECK(wire_frame(bytes, &f, &why) == WIRE_OK);
-        on_frame(n, from, &f);
-        bytes = slice_of(bytes.p + f.whole.n, bytes.n - f.whole.n);
+    if (!n->member) return;
+    if (!nodesim_raft_runs(n)) {
+        le_add_u32(&n->late, from);
+        le_add_u32(&n->late, (uint32_t)n->sim->machines[from].incarnation);
+        le_add_u32(&n->late, (uint32_t)bytes.n);
+        buf_add_slice(&n->late, bytes);
+        return;
     }
+    nodesim_begin_turn(n);
+    take_late(n);
+    on_frames(n, from, bytes);
     nodesim_end_turn(n);
     if (n->ends && !n->busy) resign(n);
 }
@@ -523,7 +288,7 @@ static void on_receive(void *ctx, void *self, uint32_t from, struct slice bytes)
 static void on_timer(void *ctx, void *self)
 {
     struct nodesim_node *n = self;
-    if (n->member) do_task(n, NODESIM_TURN, 0);
+    if (n->member && nodesim_raft_runs(n)) do_task(n, NODESIM_TURN, 0); /* else a turn is on its way */
 }
 
 static bool leads(void *ctx, void *self)
@@ -548,7 +313,7 @@ static bool open_raft(struct nodesim_node *n)
     buf_fini(&error);
     if (!n->log) return false;
     struct raftnode_options o = {.id = n->id, .seed = rng_u64(rng), .now = n->clock, .reserve_bytes = 4096, .install_ms = 3000};
-    struct raftnode_out out = upcalls;
+    struct raftnode_out out = nodesim_upcalls;
     out.ctx = n;
     n->raft = raftnode_new(&o, n->log, &out);
     return true;
@@ -560,20 +325,7 @@ static void open_engine(struct nodesim_node *n)
     n->engine->ticks_per_ms = UINT64_MAX; /* the worker's clock is ours */
     n->worker = aligned_alloc(_Alignof(struct worker), sizeof *n->worker);
     engine_init_worker(n->worker, n->engine);
-    struct seats_options o = {.engine = n->engine,
-                              .raft = {n, seats_wake, submit, ask_round},
-                              .now = n->mono,
-                              .uncertain_after_ms = UNCERTAIN_MS,
-                              .refill = refill,
-                              .told = told,
-                              .ctx = n};
-    n->seats = seats_new(&o);
-    n->real = n->engine->seating;
-    n->seating = (struct seating){.ctx = n, .admits = admits, .ran = ran, .rules = rules, .settle = settle};
-    n->engine->seating = &n->seating;
-    n->engine->hooks.slow = stand_still;
-    n->engine->hooks.ctx = n;
-    atomic_store(&n->engine->slow_ticks, 0); /* every command may be held up */
+    nodesim_make_seats(n);
 }
 
 static struct metacode_node description(const struct nodesim_machine *m)
@@ -595,7 +347,7 @@ static void open_meta(struct nodesim_node *n)
                                  .seed = rng_u64(nodesim_rng(n)),
                                  .me = description(m),
                                  .founding = n->id <= s->founders ? &first : NULL,
-                                 .calls = meta_calls,
+                                 .calls = nodesim_meta_calls,
                                  .log = &s->log};
     memcpy(o.cluster, nodesim_cluster, sizeof o.cluster);
     o.calls.ctx = n;
@@ -605,7 +357,7 @@ static void open_meta(struct nodesim_node *n)
 /* Replicas that the log has come back from their snapshots, one after the other; a new founder makes its own. */
 static void recover(struct nodesim_node *n)
 {
-    uint32_t groups[NODESIM_GROUPS], count = raftlog_groups(n->log, groups, NODESIM_GROUPS);
+    uint32_t groups[NODESIM_GROUPS], count = raftnode_found(n->log, groups, NODESIM_GROUPS);
     for (uint32_t i = 0; i < count; i++) {
         struct raftlog_state st;
         CHECK(raftlog_state(n->log, groups[i], &st));
@@ -686,6 +438,7 @@ static void close_engine(struct nodesim_node *n)
     engine_free(n->engine);
     for (uint32_t i = 0; i < n->n_guests; i++) buf_fini(&n->guests[i].reply);
     mem_free(n->guests);
+    buf_fini(&n->late);
 }
 
 /* It is no part of the cluster any more; its machine stays. */

@@ -2,11 +2,13 @@
  * simulator has what real nodes have threads and sockets for.
  *
  *     nodesim.c          a node: its raft thread's turns, its worker's, starts and crashes
+ *     nodesim_calls.c    what its parts ask of each other
  *     nodesim_snap.c     what snaphost's threads do: snapshots are taken, given, fetched, and seats filled from them
  *     nodesim_client.c   clients, and the guests (server/relay.h) that run their commands
  *     nodesim_story.c    an administrator, the weather, and what must be true in the end
  *
- * The raft thread and the worker of a node take turns, but not in each other's words only: in the middle of a command the worker may stand still for a while, and everything else in the world goes on (struct nodesim_node.busy).
+ * The raft thread and the worker of a node take turns, but each may stand still for a while when the rest of the world goes on, its own node too: the worker in the middle of a command (struct nodesim_node.busy), the raft thread between turns
+ * (raft_until), so that its node goes on to run commands for a group that has long had another leader.
  *
  * A run is a founding, some seconds of faults and of a cluster that changes, then peace. What clients were told is judged key by key (wgl.h). In the end every group has a leader, all its replicas have the same keys, and each key is
  * read once more: so nothing that was acknowledged is lost, and what expired has not come back. */

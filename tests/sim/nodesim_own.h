@@ -125,6 +125,8 @@ struct nodesim_node { /* a process. As long as the machine has no node of the cl
     char peers[NODESIM_NODES + 1][32]; /* addresses; empty: none */
     bool leads[NODESIM_GROUPS];
     bool ends; /* it was declared gone */
+    uint64_t raft_until; /* the raft thread stands still until then, by the world's time, */
+    struct buf late;     /* and finds these frames: sender u32, its incarnation u32, length u32, bytes */
 
     struct engine *engine;
     struct worker *worker;
@@ -155,7 +157,10 @@ struct nodesim {
     struct command_table *commands;
     struct slog log;
     uint32_t founders;
-    bool load, admin, ending;
+    bool load, admin;
+    uint32_t split_node;  /* until then every other client reaches this node alone, and reads; the others do not reach it */
+    uint64_t split_until;
+    bool impatient; /* silent nodes are given up */
     uint32_t think_us;
     uint32_t held; /* a command stands still somewhere */
     struct nodesim_machine machines[NODESIM_NODES + 1];
@@ -178,10 +183,17 @@ void nodesim_wake(struct nodesim_node *n);    /* the raft thread shall turn soon
 void nodesim_plan_work(struct nodesim_node *n);
 void nodesim_send(struct nodesim_node *n, uint64_t peer, struct slice frames);
 int64_t nodesim_unix_ms(const struct nodesim_node *n);
+void nodesim_hold_raft(struct nodesim_node *n, uint64_t us); /* it stands still */
+bool nodesim_raft_runs(const struct nodesim_node *n); /* else nothing of it may be called */
 void nodesim_begin_turn(struct nodesim_node *n);
 void nodesim_end_turn(struct nodesim_node *n);
 void nodesim_free_rest(struct nodesim_node *n); /* of a process that died in the middle of a command, which has ended now */
 struct rng *nodesim_rng(const struct nodesim_node *n);
+
+/* ---- nodesim_calls.c */
+extern const struct raftnode_out nodesim_upcalls;       /* ctx is a node, as below */
+extern const struct metahost_calls nodesim_meta_calls;
+void nodesim_make_seats(struct nodesim_node *n); /* of its engine */
 
 /* ---- nodesim_snap.c */
 void nodesim_snap_open(struct nodesim_node *n);

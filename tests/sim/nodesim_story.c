@@ -7,7 +7,7 @@
 #include "command/families.h"
 #include "nodesim_own.h"
 
-enum { CALM_MS = 2500, FAULTS_MS = 14000, PEACE_MS = 7000, QUIET_MS = 5000, ASK_MS = 4000 };
+enum { CALM_MS = 2500, FAULTS_MS = 14000, PEACE_MS = 7000, QUIET_MS = 5000, ASK_MS = 4000, REST_TRIES = 100 };
 
 const char *nodesim_mutant_name(enum nodesim_mutant m)
 {
@@ -29,7 +29,7 @@ static struct nodesim_node *some_node(struct nodesim *s)
     uint32_t node = 1 + (uint32_t)rng_below(world_rng(s->w), NODESIM_NODES);
     for (uint32_t i = 0; i < NODESIM_NODES; i++, node = node % NODESIM_NODES + 1) {
         struct nodesim_node *n = world_node(s->w, node);
-        if (n && n->member && n->meta) return n;
+        if (n && n->member && nodesim_raft_runs(n)) return n;
     }
     return NULL;
 }
@@ -132,11 +132,46 @@ static void ask_move(struct nodesim *s)
     ask_numbers(s, METAHOST_MOVE, group, 1 + rng_below(rng, NODESIM_NODES), 1 + rng_below(rng, NODESIM_NODES), 3);
 }
 
+/* Nodes that are silent for some seconds are given up: when they come back they find themselves gone. */
+static void ask_impatience(struct nodesim *s)
+{
+    const struct slice argv[] = {SLICE("dead-after-ms"), SLICE("3500")};
+    s->impatient = true;
+    ask(s, METAHOST_SET, 0, argv, 2);
+}
+
+/* Some clients reach one node only, the others all but that one; mostly while its raft thread stands still, so that it does not hear that others lead by now. Then nothing but a missing confirmation keeps it from showing
+ * what is not so any more. */
+static void split_clients(struct nodesim *s)
+{
+    struct nodesim_node *n = some_node(s);
+    if (!n) return;
+    world_trace(s->w, n->id, "some clients reach this node alone");
+    s->split_node = n->id;
+    s->split_until = world_now(s->w) + (1500 + rng_below(world_rng(s->w), 2000)) * WORLD_MS;
+    if (rng_below(world_rng(s->w), 4)) nodesim_hold_raft(n, s->split_until - world_now(s->w));
+}
+
+/* A node whose request to join was heard, but whose answer was lost, is waited for: it asks until it has one. */
+static void finish_joins(struct nodesim *s)
+{
+    for (uint32_t id = 1; id <= NODESIM_NODES; id++) {
+        if (!s->machines[id].joining || s->machines[id].member) continue;
+        ask_join(s);
+        world_after(s->w, 0, 500 * WORLD_MS, NODESIM_ADMIN, 0);
+        return;
+    }
+}
+
 void nodesim_story_admin(struct nodesim *s)
 {
     struct rng *rng = world_rng(s->w);
-    if (!s->admin) return;
+    if (!s->admin) {
+        finish_joins(s);
+        return;
+    }
     world_after(s->w, 0, rng_below(rng, 1000 * WORLD_MS), NODESIM_ADMIN, 0);
+    if (rng_below(rng, 8) == 0) split_clients(s);
     switch (rng_below(rng, 8)) {
     case 0: ask_join(s); break;
     case 1:
@@ -201,6 +236,21 @@ static uint64_t digest_of(struct nodesim_node *n, uint32_t group)
     return seats_look(n->seats, group, &seat) && !seat.filling && !seat.spoilt ? store_digest(n->engine->stores[seat.shard]) : 0;
 }
 
+/* Every replica is where its leader is, and no operation is under way. A key may expire, and the cluster balance itself, at any time: so there is no end that could be known before. */
+static bool is_at_rest(struct nodesim *s)
+{
+    struct raftnode_info info, other;
+    for (uint32_t g = 0; g < NODESIM_GROUPS; g++) {
+        if (!leader_of(s, g, &info)) return false;
+        for (uint32_t i = 0; i < info.members.n; i++) {
+            struct nodesim_node *n = world_node(s->w, (uint32_t)info.members.m[i].node);
+            if (!n || !n->member) continue;
+            if (metahost_groups(n->meta)->n_ops || (raftnode_look(n->raft, g, &other) == 0 && other.handed != info.last)) return false;
+        }
+    }
+    return true;
+}
+
 static void check_group(struct nodesim *s, uint32_t group)
 {
     struct raftnode_info info, other;
@@ -222,6 +272,29 @@ static void check_group(struct nodesim *s, uint32_t group)
     world_note(s->w, digest);
 }
 
+/* The cluster has come to rest: no operation is under way, groups have the members that are wanted and as many as there should be, and every node knows who leads them. */
+static void check_cluster(struct nodesim *s, const struct nodesim_node *n)
+{
+    const struct metagroups *groups = metahost_groups(n->meta);
+    const struct metanodes *nodes = metahost_nodes(n->meta);
+    uint32_t up = 0;
+    for (uint32_t i = 0; i < nodes->n; i++) up += nodes->nodes[i].state == METACODE_UP;
+    for (uint32_t i = 0; i < groups->n_ops; i++) {
+        const struct metaops_op *op = groups->ops[i];
+        world_fail(s->w, "node %u: operation %llu of group %u is not at its end: from %llu to %llu, step %d", n->id, (unsigned long long)op->id, op->plan.group,
+                   (unsigned long long)op->plan.from, (unsigned long long)op->plan.to, (int)op->step);
+    }
+    for (uint32_t g = 0; g < NODESIM_GROUPS; g++) {
+        struct raftnode_info info;
+        const struct nodesim_node *leader = leader_of(s, g, &info);
+        const struct metagroups_group *known = metagroups_find(groups, g);
+        if (metahost_leader(n->meta, g) != leader->id) world_fail(s->w, "node %u takes %llu for the leader of group %u, but %u is", n->id, (unsigned long long)metahost_leader(n->meta, g), g, leader->id);
+        if (!meta_members_equal(&known->told, &info.members)) world_fail(s->w, "node %u does not know the members of group %u", n->id, g);
+        if (g >= META_FIRST_DATA_GROUP && (!meta_members_equal(&known->told, &known->wanted) || info.members.n != (up < 3 ? up : 3)))
+            world_fail(s->w, "group %u has %u members, %u are wanted, and %u nodes are there", g, info.members.n, known->wanted.n, up);
+    }
+}
+
 static void check_end(struct nodesim *s)
 {
     for (uint32_t g = 0; g < NODESIM_GROUPS && !world_failure(s->w); g++) {
@@ -230,7 +303,11 @@ static void check_end(struct nodesim *s)
     }
     for (uint32_t id = 1; id <= NODESIM_NODES; id++) {
         struct nodesim_node *n = world_node(s->w, id);
+        if (s->machines[id].member && !s->machines[id].gone && (!n || !n->member)) world_fail(s->w, "node %u is not there in the end", id);
         if (!n || !n->member) continue;
+        if (world_failure(s->w)) continue;
+        check_cluster(s, n);
+        for (uint32_t g = 0; g < NODESIM_GROUPS && world_failure(s->w); g++) trace_group(s, g);
         for (uint32_t i = 0; i < n->engine->route.shards; i++) store_check(n->engine->stores[i]);
     }
     nodesim_client_judge(s);
@@ -247,6 +324,7 @@ static void tell_story(struct nodesim *s)
     for (uint32_t i = 0; i < NODESIM_CLIENTS; i++) world_after(w, 0, 500 * WORLD_MS, NODESIM_CLIENT, i);
     world_run(w, CALM_MS * WORLD_MS);
     if (rng_below(rng, 2)) ask_join(s);
+    if (rng_below(rng, 4) == 0) ask_impatience(s);
     world_after(w, 0, 1, NODESIM_ADMIN, 0);
     world_set_faults(w, &faults);
     world_run(w, FAULTS_MS * WORLD_MS);
@@ -258,6 +336,7 @@ static void tell_story(struct nodesim *s)
     if (!world_failure(w) && s->result->writes == writes) world_fail(w, "no write was taken after all faults had ended");
     nodesim_client_read_all(s);
     world_run(w, QUIET_MS * WORLD_MS);
+    for (int i = 0; i < REST_TRIES && !world_failure(w) && !is_at_rest(s); i++) world_run(w, 50 * WORLD_MS);
     if (!world_failure(w)) check_end(s);
 }
 

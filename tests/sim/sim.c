@@ -11,7 +11,7 @@
 #include "nodesim.h"
 #include "raftsim.h"
 
-enum { MUTANT_SEEDS = 200, COUNTS = 24 };
+enum { MUTANT_SEEDS = 200, COUNTS = 32 };
 
 /* What is counted in a run, and over all of them. */
 struct count {
