@@ -24,7 +24,7 @@ struct entry_of_log {
 struct asked {
     struct hold hold;
     bool wrote;
-    char key[8], value[16]; /* of a write: unique; of a read: what it showed */
+    char key[16], value[24]; /* of a write: unique; of a read: what it showed */
 };
 
 struct scene {
@@ -121,7 +121,7 @@ static void each_entry(struct store *s, void (*each)(uint16_t db, const struct e
     for (uint16_t db = 0; db < STORE_DBS; db++) {
         if (!s->dbs[db]) continue;
         for (int k = 0; k < KEYS; k++) {
-            char key[8];
+            char key[16];
             struct place at;
             snprintf(key, sizeof key, "k%d", k);
             store_peek(s, db, keyhash(slice_str(key), s->seed), slice_str(key), &at);
@@ -253,7 +253,7 @@ static void lose_leadership(bool in_command)
         seats_truncated(sc->seats, GROUP, keep + 1);
     }
     struct buf ops = {0}, entry = {0};
-    char key[8], value[24];
+    char key[16], value[24];
     size_t at = 0;
     snprintf(key, sizeof key, "k%d", (int)rng_below(&sc->rng, KEYS));
     snprintf(value, sizeof value, "other%llu", (unsigned long long)++sc->unique);
