@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/mem.h"
 #include "command/families.h"
 #include "server/families.h"
 #include "server/server.h"
@@ -97,14 +96,4 @@ static struct command row_of(const struct command *live)
     return row;
 }
 
-struct command_table *clusterrules_commands(void)
-{
-    struct command_table *live = server_commands();
-    size_t n = command_count(live);
-    struct command *all = mem_alloc(n * sizeof *all);
-    for (size_t i = 0; i < n; i++) all[i] = row_of(command_at(live, i));
-    struct command_table *t = command_table_new(&(struct command_family){all, n}, 1);
-    mem_free(all);
-    command_table_free(live);
-    return t;
-}
+struct command_table *clusterrules_commands(void) { return server_commands_changed(row_of); }

@@ -56,6 +56,18 @@ struct command_table *server_commands(void)
     return command_table_new(families, sizeof families / sizeof families[0]);
 }
 
+struct command_table *server_commands_changed(struct command (*row_of)(const struct command *live))
+{
+    struct command_table *live = server_commands();
+    size_t n = command_count(live);
+    struct command *all = mem_alloc(n * sizeof *all);
+    for (size_t i = 0; i < n; i++) all[i] = row_of(command_at(live, i));
+    struct command_table *t = command_table_new(&(struct command_family){all, n}, 1);
+    mem_free(all);
+    command_table_free(live);
+    return t;
+}
+
 uint64_t server_used_bytes(const struct server *s)
 {
     uint64_t sum = 0;

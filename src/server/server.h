@@ -87,6 +87,8 @@ int server_run(struct config *config);
 
 /* The table of all commands, as the server has it: also for docs and the command line. */
 struct command_table *server_commands(void);
+/* The same with each row as row_of makes it: for a server that is no plain one. */
+struct command_table *server_commands_changed(struct command (*row_of)(const struct command *live));
 
 /* Bytes that count against maxmemory: live bytes of all shards, each as of its last release. */
 uint64_t server_used_bytes(const struct server *s);

@@ -662,17 +662,7 @@ static struct command row_of(const struct command *live)
     return row;
 }
 
-struct command_table *snapreads_commands(void)
-{
-    struct command_table *live = server_commands();
-    size_t n = command_count(live);
-    struct command *all = mem_alloc(n * sizeof *all);
-    for (size_t i = 0; i < n; i++) all[i] = row_of(command_at(live, i));
-    struct command_table *t = command_table_new(&(struct command_family){all, n}, 1);
-    mem_free(all);
-    command_table_free(live);
-    return t;
-}
+struct command_table *snapreads_commands(void) { return server_commands_changed(row_of); }
 
 bool snapreads_refuse(const struct command *cmd, struct reply *out)
 {
