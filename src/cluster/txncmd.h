@@ -1,0 +1,41 @@
+/* The group's own commands of transactions (docs/decisions/020): what a coordinator, and whoever cleans up after one, asks of a group. Each runs under the seat's token on the leader, as any command does: ops go into the group's
+ * log, and the answer waits for it. Replies are RESP2.
+ *
+ *   ID     the transaction's name: 1 to INTENTS_ID_MAX bytes, none of them '/'; never used again
+ *   TOKEN  of the reservations that a fetch made: opaque, given back as it came. It is good as long as all of them are held without a break. Another fetch of the same name, a late copy of a message perhaps, cannot renew what was lost.
+ *   OPS    what the transaction writes in this group: ops as log/opcode writes them, each behind its length (txncmd_add_op). Of keys that were fetched for writing, and of no others
+ *
+ *   txn.digest key ...                                a read: an array of digests of the keys' values and times of expiry, 16 bytes each; of no key: empty
+ *   txn.run NCHECKS (db key digest)* NCOMMANDS (db argc arg*)*
+ *                                                     a write: EXEC within one group. If a digest is another now: a null array, and nothing is done; else the array of replies. One that may not run so: -ERR, and nothing is done
+ *   txn.fetch ID WAIT|NOWAIT NKEYS (db use key)*      a read: reserves all of the keys, or none; again: what is held stays, with its token. An array: TOKEN, then for each key its entry as dump/dumpfile writes it, or null.
+ *                                                     use: r, to read; w, to read and write; k, to write, and all there is to know is whether the key exists, its type and expiry: its value is another one then
+ *                                                     taken by others: -TXNBUSY, or (WAIT) it bounces until it is not. -TXNGONE: it was prepared or decided here before
+ *   txn.done ID TOKEN                                 a read: of a transaction that wrote nothing. +OK: its reservations were held to this moment, and now they are not. -TXNGONE: they were not
+ *   txn.prepare ID TOKEN DECIDER OPS                  a write: the reservations become an intent. +OK, also if there is that intent already; -TXNGONE
+ *   txn.decide ID TOKEN NGROUPS group* OPS            a write, in the deciding group: applies its ops; from now on the transaction has happened, and these groups must hear of it. +OK, also if it is decided already; -TXNGONE
+ *   txn.commit ID                                     a write: the intent's ops are applied, and it is gone. +OK, also if there is none
+ *   txn.drop ID                                       a write: reservations and intent are gone. +OK
+ *   txn.ask ID                                        a read, in the deciding group: +committed, or +none: it has not happened and never will, for its reservations are gone, too
+ *   txn.settled ID                                    a write, in the deciding group, by who is not the coordinator: all groups have heard of it. The decision stays, with no groups: the coordinator may not know yet, and ask. +OK
+ *   txn.forget ID                                     a write, in the deciding group: the decision is gone. +OK. By the coordinator, when it knows and all groups have committed; or by others, when the coordinator cannot ask any more
+ *   txn.list AGE                                      a read: an array of two: intents (ID, DECIDER, age), decisions (ID, (group*), age), of those that this leader has had for AGE ms and more, the oldest first, at most TXNCMD_LIST_MAX of each
+ *
+ * "+none" is final, but it is also what is said of a decision that was forgotten. So whoever but the coordinator forgets one does it TXNCMD_KEPT_MS after it was made at the earliest, and a coordinator that does not know the fate of its
+ * decision believes "none" only within TXNCMD_ASKED_MS of the moment when it first sent it; later, the fate is uncertain. */
+#pragma once
+#include "base/buf.h"
+#include "base/slice.h"
+#include "command/command.h"
+
+enum {
+    TXNCMD_DIGEST_BYTES = 16,
+    TXNCMD_TOKEN_BYTES = 16,
+    TXNCMD_LIST_MAX = 1000,
+    TXNCMD_KEPT_MS = 120 * 1000,
+    TXNCMD_ASKED_MS = 60 * 1000,
+};
+
+extern const struct command_family txncmd_family;
+
+void txncmd_add_op(struct buf *ops, struct slice op);
