@@ -14,7 +14,7 @@ enum command_class {
     CLASS_KEYED,  /* the shards of its keys, one or several, all held at once: atomic */
     CLASS_SPACE,  /* the shards that a part of a key space lies in, all held at once: atomic; `extent` says which part */
     CLASS_ALL,    /* all shards, all held at once: atomic */
-    CLASS_EACH,   /* every shard in turn, one held at a time; fn runs once per shard, x->shard tells which */
+    CLASS_EACH,   /* every shard in turn, one held at a time unless keys are moving between them; fn runs once per shard, x->shard tells which */
     CLASS_CURSOR, /* as CLASS_EACH, from the shard that the cursor in argv[1] names on and until the command sets x->done */
 };
 

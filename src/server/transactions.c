@@ -143,22 +143,6 @@ static void unwatch_command(struct exec *x)
     reply_ok(&x->out);
 }
 
-/* All shards of the transaction are held, so a command that visits each shard in turn does so here. */
-static void run_each(struct worker *w, struct task *t, const struct multi_command *q, const struct slice *argv)
-{
-    uint64_t position;
-    uint32_t s = 0, shards = w->engine->route.shards;
-    if (q->cmd->class == CLASS_CURSOR && !exec_cursor_parse(argv[1], shards, &position, &s)) s = 0;
-    t->carry.len = 0;
-    w->x.carry = &t->carry;
-    w->x.carry_n = 0;
-    w->x.carry_ticks = 0;
-    for (w->x.done = false; s < shards && !w->x.done; s++) {
-        w->x.shard = (uint16_t)s;
-        task_run_command(w, t, q->cmd, argv, q->argc);
-    }
-}
-
 static void run_queued(struct worker *w, struct conn *c)
 {
     struct task *t = &c->batch->task;
@@ -167,8 +151,7 @@ static void run_queued(struct worker *w, struct conn *c)
         const struct slice *argv = c->multi.args + q->first_arg;
         t->db = c->db;
         w->x.out.resp = t->resp = c->resp;
-        if (q->cmd->class == CLASS_EACH || q->cmd->class == CLASS_CURSOR) run_each(w, t, q, argv);
-        else task_run_command(w, t, q->cmd, argv, q->argc);
+        task_run_command(w, t, q->cmd, argv, q->argc);
     }
 }
 

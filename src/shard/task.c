@@ -108,10 +108,18 @@ static void route_inner(struct task *t, const struct engine *e, struct request *
     if (inner) route_keys(t, e, r, inner, argv + at, r->argc - at);
 }
 
+static bool visits_shards(const struct command *c) { return c->class == CLASS_EACH || c->class == CLASS_CURSOR; }
+
+static uint32_t first_visited(const struct engine *e, const struct command *c, const struct slice *argv)
+{
+    uint64_t position;
+    uint32_t shard;
+    return c->class == CLASS_CURSOR && exec_cursor_parse(argv[1], e->route.shards, &position, &shard) ? shard : 0;
+}
+
 static __attribute__((noinline)) void find_other_shards(struct task *t, const struct engine *e, struct request *r, const struct slice *argv)
 {
     const struct command *c = r->cmd;
-    uint64_t position;
     switch (c->class) {
     case CLASS_KEYED:
         if (c->needs_all && c->needs_all(argv, r->argc)) {
@@ -129,12 +137,9 @@ static __attribute__((noinline)) void find_other_shards(struct task *t, const st
         task_add_all_shards(t, r, e);
         break;
     case CLASS_EACH:
-        r->kind = REQUEST_EACH;
-        r->shard = 0;
-        break;
     case CLASS_CURSOR:
         r->kind = REQUEST_EACH;
-        if (!exec_cursor_parse(argv[1], e->route.shards, &position, &r->shard)) r->shard = 0;
+        r->shard = first_visited(e, c, argv);
         break;
     case CLASS_LOCAL: r->kind = REQUEST_MANY; break;
     }
@@ -283,7 +288,7 @@ static void add_lines(struct task *t, struct request *r, const uint16_t *lines, 
 static __attribute__((noinline)) bool is_here_by_new_map(struct task *t, const struct engine *e)
 {
     struct request *r = &t->requests[t->pos];
-    if (!r->cmd) return true;
+    if (!r->cmd || visits_shards(r->cmd)) return true; /* all shards are held */
     struct request before = *r;
     uint16_t one = (uint16_t)before.shard, *held = &one;
     uint32_t n = before.kind == REQUEST_ONE ? 1 : before.n_shards;
@@ -409,7 +414,21 @@ static struct exec *set_up(struct worker *w, struct task *t, const struct reques
     return x;
 }
 
-void task_run_command(struct worker *w, const struct task *t, const struct command *cmd, const struct slice *argv, uint32_t argc)
+/* A command that visits shards in turn, all of them held: the visits from `first` on. */
+static void call_each(struct worker *w, struct task *t, struct exec *x, uint32_t first)
+{
+    t->carry.len = 0;
+    x->carry = &t->carry;
+    x->carry_n = 0;
+    x->carry_ticks = 0;
+    x->done = false;
+    for (uint32_t s = first; s < w->engine->route.shards && !x->done; s++) {
+        x->shard = (uint16_t)s;
+        call(w, t, x);
+    }
+}
+
+void task_run_command(struct worker *w, struct task *t, const struct command *cmd, const struct slice *argv, uint32_t argc)
 {
     struct exec *x = &w->x;
     x->cmd = cmd;
@@ -424,7 +443,8 @@ void task_run_command(struct worker *w, const struct task *t, const struct comma
     x->block.wanted = false;
     x->writes |= (cmd->flags & CMD_WRITE) != 0;
     x->reads |= (cmd->flags & CMD_READONLY) != 0;
-    call(w, t, x);
+    if (unlikely(visits_shards(cmd))) call_each(w, t, x, first_visited(w->engine, cmd, argv));
+    else call(w, t, x);
 }
 
 /* An op of this command went into the log's open epoch, which cannot close while we hold a token. A write that found nothing to do (DEL of what another client has just
@@ -461,7 +481,8 @@ static bool run_request(struct worker *w, struct task *t, const struct shard *s)
     }
     struct exec *x = set_up(w, t, r);
     x->shard = s ? s->id : EXEC_NO_SHARD;
-    call(w, t, x);
+    if (unlikely(visits_shards(r->cmd)) && r->n_shards) call_each(w, t, x, r->shard);
+    else call(w, t, x);
     note_epoch(w, t, x);
     if (unlikely(w->engine->seating != NULL)) note_hold(w, t, s, x);
     if (unlikely(t->thaw != NULL)) thaw_settle(w, t, x->ops);
@@ -543,17 +564,30 @@ static bool run_on(struct worker *w, struct task *t, struct shard *s)
     return false;
 }
 
+/* Keys went from shard to shard between two visits: some may have been met twice, others never. It begins again, holding all shards. */
+static void visit_at_once(const struct engine *e, struct task *t, struct request *r)
+{
+    r->kind = REQUEST_MANY;
+    r->first_shard = t->n_shards;
+    task_add_all_shards(t, r, e);
+    t->held = 0;
+}
+
 /* One shard of a request that visits each; the token is held. */
 static void run_each(struct worker *w, struct task *t, struct shard *s)
 {
     task_enter(w, s);
-    const struct request *r = &t->requests[t->pos];
-    struct exec *x = set_up(w, t, r);
+    struct request *r = &t->requests[t->pos];
     if (t->held == 0) {
+        r->routed = route_version(&w->engine->route);
         t->carry.len = 0;
         t->carry_n = 0;
         t->carry_ticks = 0;
+    } else if (unlikely(r->routed != route_version(&w->engine->route))) {
+        visit_at_once(w->engine, t, r);
+        return;
     }
+    struct exec *x = set_up(w, t, r);
     x->shard = s->id;
     x->carry = &t->carry;
     x->carry_n = t->carry_n;

@@ -16,7 +16,7 @@ struct waiter;
 enum request_kind {
     REQUEST_ONE,  /* one shard */
     REQUEST_MANY, /* several (or no) shards, held together: task->shards[first_shard ...] ascending */
-    REQUEST_EACH, /* every shard in turn, from `shard` on */
+    REQUEST_EACH, /* every shard in turn, from `shard` on; if keys move between shards meanwhile it begins again, as REQUEST_MANY of all */
 };
 
 struct request {
@@ -24,7 +24,7 @@ struct request {
     uint32_t first_arg, argc; /* in task->args */
     uint64_t hash;            /* of the first key, if have_hash */
     uint64_t routed;          /* the map's version that its shards were found with (route/place.h) */
-    uint32_t shard;           /* REQUEST_ONE: it; REQUEST_EACH: the first */
+    uint32_t shard;           /* REQUEST_ONE: it; of a command that visits shards: the first */
     uint32_t first_shard, n_shards; /* REQUEST_MANY */
     uint32_t first_hash, n_hashes;  /* REQUEST_MANY: of its keys, in task->hashes */
     uint32_t group;           /* in a cluster (shard/seating.h) */
@@ -97,6 +97,6 @@ void task_schedule(struct worker *w, struct task *t); /* joins the runnable list
 bool task_attempt(struct worker *w, struct task *t, struct shard *s);
 
 /* Runs one command whose tokens are held: for EXEC, which runs many. Sets up everything but x->session and x->out. */
-void task_run_command(struct worker *w, const struct task *t, const struct command *cmd, const struct slice *argv, uint32_t argc);
+void task_run_command(struct worker *w, struct task *t, const struct command *cmd, const struct slice *argv, uint32_t argc);
 /* Brings the shard's clock up to the worker's; after taking a token by hand. */
 void task_enter(struct worker *w, struct shard *s);

@@ -537,6 +537,28 @@ def slow_move(c, workers):
     return None
 
 
+def test_commands_over_all_keys_see_each_of_them_once_while_keys_move(make_server):
+    n = 20000
+    server = make_server(workers=4)
+    c, mover = server.client(), server.client()
+    fill(c, n)
+    set_mode(c, "users", "RANGE")
+    sizes, counts, moves = set(), set(), 0
+    deadline = time.monotonic() + 60
+    while moves < 6:
+        assert time.monotonic() < deadline
+        moves += slow_move(mover, 4) is not None
+        while "to-shard" in ranges(mover, "users")[0]:
+            p = c.pipeline(transaction=False)
+            for _ in range(50):
+                p.dbsize()
+            p.keys("users/*")
+            *several, keys = p.execute()
+            sizes |= set(several)
+            counts.add((len(keys), len(set(keys))))
+    assert sizes == {n} and counts == {(n, n)}
+
+
 def test_another_number_of_workers_finds_everything_even_in_the_middle_of_a_move(make_server, tmp_path):
     n, half_done, before = 30000, 0, 2
     data = tmp_path / "data"
