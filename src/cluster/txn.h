@@ -1,0 +1,90 @@
+/* A transaction over several groups, as the node that coordinates it drives it (docs/decisions/020). Pure: no clock, no thread, no connection. Requests go out through the host's functions; answers and time come in.
+ *
+ *   fetch     the keys are reserved in their groups, and their entries come; side by side at first, and if something was taken, group after group in ascending order
+ *   run       the host runs the commands on the entries, and says what they write
+ *   done      nothing is written: were all keys held at one moment?
+ *   prepare   all groups but one write intents
+ *   decide    that one writes its part and the decision: it has happened
+ *   ask       whether it has, when nobody knows
+ *   commit    the others write their parts; then the decision is forgotten
+ *   drop      an attempt is given up
+ *
+ * Requests are the groups' own commands (cluster/txncmd.h). Each attempt has a name of its own.
+ *
+ * One thread. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+
+struct txn;
+
+enum {
+    TXN_NAME_MAX = 28,       /* bytes of a transaction's name; with an attempt's number it is a name of cluster/intents.h */
+    TXN_NO_GROUP = UINT32_MAX,
+};
+
+/* ---- requests and answers: of transactions, and of cluster/txncare.h */
+
+struct txn_request {
+    uint32_t group;
+    const struct slice *argv; /* argv[0] is the command's name */
+    uint32_t argc;
+};
+
+enum txn_fate {
+    TXN_ANSWERED,      /* there is a reply, perhaps an error */
+    TXN_NOT_DONE,      /* nobody could run it in time: nothing happened */
+    TXN_MAY_BE_DONE,   /* a write: nobody knows */
+};
+
+struct txn_answer {
+    enum txn_fate fate;
+    struct slice reply; /* RESP2 */
+};
+
+/* ---- */
+
+struct txn_key {
+    uint16_t db;
+    char use; /* 'r', 'w', or 'k': written, but its value does not matter */
+    struct slice key;
+};
+
+enum txn_outcome {
+    TXN_DONE,      /* it has happened; or nothing was to be written, and what was read was so at one moment */
+    TXN_STOPPED,   /* run said so: nothing happened */
+    TXN_NOBODY,    /* a group could not be reached in time: nothing happened */
+    TXN_BUSY,      /* others had its keys until the time was over: nothing happened */
+    TXN_REFUSED,   /* a group answered an error, see txn_error: nothing happened */
+    TXN_UNCERTAIN, /* the decision was tried, and nobody could say in time what became of it */
+};
+
+struct txn_host {
+    void *ctx;
+    uint32_t (*group_of)(void *ctx, struct slice key); /* TXN_NO_GROUP: not known now */
+    /* Sends the requests, side by side; txn_answered is called when each has its answer or its time is over, never from within. The arguments are borrowed. */
+    void (*send)(void *ctx, struct txn *t, const struct txn_request *requests, uint32_t n, uint32_t timeout_ms);
+    /* All entries are there (txn_entry): runs the commands, and calls txn_write for each op, in their order. False: the transaction is not to happen. Perhaps called again, for another attempt. */
+    bool (*run)(void *ctx, struct txn *t);
+    void (*settled)(void *ctx, struct txn *t, enum txn_outcome o); /* once: the client's answer may go */
+    void (*over)(void *ctx, struct txn *t);                        /* once, later: nothing more will be sent, and t may be freed, also from within */
+};
+
+/* The keys are told apart by database and name, each once; what they point to is kept until it is over. name is copied. */
+struct txn *txn_new(const struct txn_host *host, struct slice name, const struct txn_key *keys, uint32_t n);
+void txn_free(struct txn *t);
+
+void txn_start(struct txn *t, int64_t now_ms, uint32_t timeout_ms);
+void txn_answered(struct txn *t, int64_t now_ms, const struct txn_answer *answers, uint32_t n); /* in the order of the requests */
+int64_t txn_wakes_ms(const struct txn *t); /* when txn_wake is wanted; INT64_MAX: it waits for answers */
+void txn_wake(struct txn *t, int64_t now_ms);
+
+/* ---- within run */
+bool txn_entry(const struct txn *t, uint32_t key, struct slice *raw); /* as dump/dumpfile writes it; false: there is no such key */
+void txn_write(struct txn *t, uint32_t key, struct slice op);         /* as log/opcode writes it; of a key that is not only read */
+
+/* After TXN_REFUSED: "-ERR ...\r\n". */
+struct slice txn_error(const struct txn *t);
+uint32_t txn_attempts(const struct txn *t);
