@@ -46,6 +46,8 @@ static bool is_expired(const struct store *s, const struct entry *e)
     return unlikely(e->flags & ENTRY_EXPIRES) && s->now_ms > entry_expiry_ms(e);
 }
 
+static bool may_go(const struct store *s, uint16_t db, struct slice key) { return !s->lazy_expire_paused && !(unlikely(s->keeps != NULL) && s->keeps(s->keeps_ctx, db, key)); }
+
 static void expire(struct store *s, uint16_t db, struct slice key, uint64_t hash, struct entry *e)
 {
     if (likely(db != STORE_SYSTEM_DB)) {
@@ -64,7 +66,7 @@ void store_peek(struct store *s, uint16_t db, uint64_t hash, struct slice key, s
     if (!slot) return;
     struct entry *e = table_entry(slot);
     if (!is_expired(s, e)) at->e = e;
-    else if (!s->lazy_expire_paused) expire(s, db, key, hash, e);
+    else if (may_go(s, db, key)) expire(s, db, key, hash, e);
 }
 
 void store_look(struct store *s, uint16_t db, uint64_t hash, struct slice key, struct place *at)
@@ -94,6 +96,7 @@ enum { EXPIRE_BATCH = 20, EXPIRE_VISITS = 200 };
 /* The expired entries of one scan. One that does not fit is met again in the next round. */
 struct expired {
     const struct store *store;
+    uint16_t db;
     size_t visited, n;
     struct entry *e[4 * EXPIRE_BATCH];
 };
@@ -102,12 +105,13 @@ static void collect_expired(void *ctx, struct entry *e)
 {
     struct expired *x = ctx;
     x->visited++;
-    if (is_expired(x->store, e) && x->n < sizeof x->e / sizeof *x->e) x->e[x->n++] = e;
+    if (is_expired(x->store, e) && may_go(x->store, x->db, entry_key(e)) && x->n < sizeof x->e / sizeof *x->e) x->e[x->n++] = e;
 }
 
 static void expire_batch(struct store *s, uint16_t db, struct expired *x)
 {
     x->n = x->visited = 0;
+    x->db = db;
     table_scan(&s->dbs[db]->expiring, &s->dbs[db]->expire_cursor, EXPIRE_BATCH, collect_expired, x);
     for (size_t i = 0; i < x->n; i++) {
         struct slice key = entry_key(x->e[i]);
@@ -300,6 +304,13 @@ static uint64_t digest_entry(struct store *s, const struct entry *e, uint64_t db
     uint64_t head[3] = {db, entry_type(e), (uint64_t)entry_expiry_ms(e)};
     uint64_t d = mix(mix(0, head, sizeof head), key.p, key.n);
     return chill_is_cold(e) ? digest_cold(s, e, d) : digest_value(e, d);
+}
+
+uint64_t store_value_digest(const struct entry *e, uint64_t seed)
+{
+    CHECK(!chill_is_cold(e));
+    uint64_t type = entry_type(e);
+    return digest_value(e, mix(seed, &type, sizeof type));
 }
 
 uint64_t store_entry_digest(const struct entry *e)

@@ -76,6 +76,8 @@ struct store {
     uint64_t cold;                      /* entries of all databases whose value is there */
     struct chill_grave *graves;         /* flushed databases with values there */
     bool lazy_expire_paused;            /* DEBUG SET-ACTIVE-EXPIRE 0 does not touch this; CLIENT PAUSE does */
+    bool (*keeps)(void *ctx, uint16_t db, struct slice key); /* a key past its expiry that must not be deleted now: it is hidden; NULL: none. Nobody but its keeper changes it meanwhile */
+    void *keeps_ctx;
     void (*on_expire)(void *ctx, uint16_t db, struct slice key); /* told before an expired key goes; may be NULL */
     void *on_expire_ctx;
     bool (*is_ordered)(void *ctx, struct slice space); /* the keys of that space are indexed in their order; NULL: of no space */
@@ -143,4 +145,5 @@ bool store_order_step(struct store *s, struct store_ordering *at, size_t n);
 
 void store_check(const struct store *s);
 uint64_t store_digest(struct store *s); /* order-free digest of all keys, values and expiries: equal stores, equal digests */
+uint64_t store_value_digest(const struct entry *e, uint64_t seed); /* of the value, a warm one: the same under any key, in any order of members */
 uint64_t store_entry_digest(const struct entry *e); /* of the value, a warm one, and whether it expires: the same under any key */
