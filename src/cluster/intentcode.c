@@ -1,0 +1,116 @@
+/* All numbers little endian.
+ *
+ *     intent     version u8 = 1, 3 bytes of 0, decider u32, number of keys u32; each key: db u8, use u8 (0 reads, 1 writes), 2 bytes of 0, length u32, bytes; then ops to the end, as cluster/seatentry.h gathers them
+ *     decision   version u8 = 1, 3 bytes of 0, number of groups u32; each group: u32
+ *
+ * Keys of records: txn/i/<id> and txn/d/<id>. */
+#include "cluster/intentcode.h"
+
+#include "base/le.h"
+#include "cluster/meta.h"
+#include "cluster/seatentry.h"
+#include "log/opcode.h"
+#include "store/store.h"
+
+enum { VERSION = 1, INTENT_HEAD = 12, KEY_HEAD = 8, DECISION_HEAD = 8 };
+
+static const char head[4] = {VERSION};
+
+/* ---- names */
+
+bool intentcode_is_id(struct slice id) { return id.n > 0 && id.n <= INTENTS_ID_MAX && !memchr(id.p, '/', id.n); }
+
+void intentcode_key(struct buf *out, struct slice space, struct slice id)
+{
+    buf_add_slice(out, space);
+    buf_add_byte(out, '/');
+    buf_add_slice(out, id);
+}
+
+struct slice intentcode_id(struct slice key, struct slice space)
+{
+    CHECK(key.n > space.n + 1);
+    return slice_of(key.p + space.n + 1, key.n - space.n - 1);
+}
+
+/* ---- intents */
+
+void intentcode_begin(struct buf *out, uint32_t decider, uint32_t n_keys)
+{
+    buf_add(out, head, sizeof head);
+    le_add_u32(out, decider);
+    le_add_u32(out, n_keys);
+}
+
+void intentcode_add_key(struct buf *out, const struct intents_key *k)
+{
+    const char first[4] = {(char)k->db, k->use == INTENTS_WRITES};
+    CHECK(k->db < STORE_DBS && k->key.n <= UINT32_MAX);
+    buf_add(out, first, sizeof first);
+    le_add_u32(out, (uint32_t)k->key.n);
+    buf_add_slice(out, k->key);
+}
+
+void intentcode_end(struct buf *out, struct slice ops) { buf_add_slice(out, ops); }
+
+/* Whether a key is at the beginning of the bytes. */
+static bool is_key(struct slice in)
+{
+    if (in.n < KEY_HEAD || (uint8_t)in.p[0] >= STORE_DBS || (in.p[1] & ~1) || in.p[2] || in.p[3]) return false;
+    return le_u32(in.p + 4) <= in.n - KEY_HEAD;
+}
+
+bool intentcode_next_key(struct slice *keys, struct intents_key *k)
+{
+    if (!is_key(*keys)) return false;
+    size_t n = le_u32(keys->p + 4);
+    *k = (struct intents_key){.db = (uint8_t)keys->p[0], .use = keys->p[1] ? INTENTS_WRITES : INTENTS_READS, .key = slice_of(keys->p + KEY_HEAD, n)};
+    *keys = slice_of(keys->p + KEY_HEAD + n, keys->n - KEY_HEAD - n);
+    return true;
+}
+
+bool intentcode_read(struct slice record, struct intentcode *out)
+{
+    struct intents_key k;
+    if (record.n < INTENT_HEAD || memcmp(record.p, head, sizeof head) != 0) return false;
+    *out = (struct intentcode){.decider = le_u32(record.p + 4), .n_keys = le_u32(record.p + 8)};
+    struct slice keys = slice_of(record.p + INTENT_HEAD, record.n - INTENT_HEAD), rest = keys;
+    for (uint32_t i = 0; i < out->n_keys; i++)
+        if (!intentcode_next_key(&rest, &k)) return false;
+    out->keys = slice_of(keys.p, keys.n - rest.n);
+    out->ops = rest;
+    return out->decider < META_GROUPS_MAX && intentcode_are_ops(rest);
+}
+
+/* ---- decisions */
+
+void intentcode_add_decision(struct buf *out, const uint32_t *groups, uint32_t n)
+{
+    buf_add(out, head, sizeof head);
+    le_add_u32(out, n);
+    for (uint32_t i = 0; i < n; i++) le_add_u32(out, groups[i]);
+}
+
+bool intentcode_read_decision(struct slice record, uint32_t *n)
+{
+    if (record.n < DECISION_HEAD || memcmp(record.p, head, sizeof head) != 0) return false;
+    *n = le_u32(record.p + 4);
+    if (*n > META_GROUPS_MAX || record.n != DECISION_HEAD + (size_t)*n * 4) return false;
+    for (uint32_t i = 0; i < *n; i++)
+        if (intentcode_group(record, i) >= META_GROUPS_MAX) return false;
+    return true;
+}
+
+uint32_t intentcode_group(struct slice record, uint32_t i) { return le_u32(record.p + DECISION_HEAD + (size_t)i * 4); }
+
+/* ---- ops */
+
+bool intentcode_are_ops(struct slice ops)
+{
+    struct opcode_scratch scratch = {0};
+    struct op op;
+    bool bad = false, fine = true;
+    while (fine && seatentry_next_op(&ops, &scratch, &op, &bad)) fine = op.db < STORE_DBS && op.kind != OP_FLUSH && op.kind != OP_SWAP;
+    opcode_scratch_fini(&scratch);
+    return fine && !bad;
+}

@@ -1,0 +1,43 @@
+/* Any bytes as a record of a transaction. The first byte says as what: 0 an intent, else a decision. What is read is written as the same bytes again. */
+#include <stdint.h>
+
+#include "base/check.h"
+#include "cluster/intentcode.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static void intent(struct slice in)
+{
+    struct intentcode r;
+    struct intents_key k;
+    struct buf again = {0};
+    if (intentcode_read(in, &r)) {
+        uint32_t keys = 0;
+        intentcode_begin(&again, r.decider, r.n_keys);
+        for (; intentcode_next_key(&r.keys, &k); keys++) intentcode_add_key(&again, &k);
+        intentcode_end(&again, r.ops);
+        CHECK(keys == r.n_keys && slice_eq(buf_slice(&again), in));
+    }
+    buf_fini(&again);
+}
+
+static void decision(struct slice in)
+{
+    struct buf again = {0};
+    uint32_t n, groups[64];
+    if (intentcode_read_decision(in, &n) && n <= sizeof groups / sizeof groups[0]) {
+        for (uint32_t i = 0; i < n; i++) groups[i] = intentcode_group(in, i);
+        intentcode_add_decision(&again, groups, n);
+        CHECK(slice_eq(buf_slice(&again), in));
+    }
+    buf_fini(&again);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    if (!n) return 0;
+    struct slice in = slice_of(data + 1, n - 1);
+    if (data[0] == 0) intent(in);
+    else decision(in);
+    return 0;
+}
