@@ -54,5 +54,6 @@ enum linkgreet linkgreet_answer(const struct wire_hello *mine, const struct wire
 void linkgreet_remember(struct linkgreet_known *known, const struct wire_hello *theirs)
 {
     known->incarnation = theirs->incarnation;
+    known->version = theirs->version < WIRE_VERSION ? theirs->version : WIRE_VERSION;
     memcpy(known->address, theirs->address, sizeof known->address);
 }

@@ -18,6 +18,7 @@ enum linkgreet {
 /* What is known of a node from earlier greetings. */
 struct linkgreet_known {
     uint64_t incarnation; /* the latest that was met, 0: none */
+    uint16_t version;     /* in which we speak with it */
     char address[WIRE_ADDRESS_MAX + 1]; /* that this run named as its own */
 };
 
@@ -25,5 +26,5 @@ struct linkgreet_known {
 enum linkgreet linkgreet_caller(const struct wire_hello *mine, const struct wire_hello *theirs, const struct linkgreet_known *known);
 /* The answer of the node that was called as `meant`. */
 enum linkgreet linkgreet_answer(const struct wire_hello *mine, const struct wire_hello *theirs, uint64_t meant, const struct linkgreet_known *known);
-void linkgreet_remember(struct linkgreet_known *known, const struct wire_hello *theirs);
+void linkgreet_remember(struct linkgreet_known *known, const struct wire_hello *theirs); /* it was welcome */
 const char *linkgreet_text(enum linkgreet verdict); /* for log lines, said by us of the other */

@@ -146,6 +146,8 @@ uint32_t links_peers(const struct links *l, uint64_t *out, uint32_t max)
     return l->n_peers;
 }
 
+static size_t queued_for(const struct linkpeer *p) { return p->queue.len + (p->out ? stream_unsent(&p->out->stream) : 0); }
+
 bool links_stats(const struct links *l, uint64_t node, struct links_stats *out)
 {
     const struct linkpeer *p = find(l, node);
@@ -154,7 +156,7 @@ bool links_stats(const struct links *l, uint64_t node, struct links_stats *out)
     out->state = p->state;
     out->in = p->in != NULL;
     out->incarnation = p->known.incarnation;
-    out->queued = p->queue.len + (p->out ? stream_unsent(&p->out->stream) : 0);
+    out->queued = queued_for(p);
     memcpy(out->address, p->address, sizeof out->address);
     return true;
 }
@@ -449,13 +451,11 @@ uint16_t links_port(const struct links *l) { return l->port; }
 
 /* ---- frames that go out */
 
-bool links_send(struct links *l, uint64_t peer, struct slice frames)
+/* n frames; false: dropped. */
+static bool queue(struct linkpeer *p, struct slice frames, uint32_t n, size_t queued_max)
 {
-    struct linkpeer *p = find(l, peer);
-    if (!p || !frames.n) return false;
-    size_t queued = p->queue.len + (p->out ? stream_unsent(&p->out->stream) : 0);
-    bool slow = queued && queued + frames.n > l->options.out_max;
-    uint32_t n = wire_count(frames);
+    size_t queued = queued_for(p);
+    bool slow = queued && queued + frames.n > queued_max;
     if (p->state != LINKS_UP || slow) {
         p->stats.dropped += n;
         if (p->state == LINKS_UP) p->stats.dropped_slow += n;
@@ -465,6 +465,25 @@ bool links_send(struct links *l, uint64_t peer, struct slice frames)
     p->stats.frames_out += n;
     p->stats.bytes_out += frames.n;
     return true;
+}
+
+bool links_send(struct links *l, uint64_t peer, struct slice frames)
+{
+    struct linkpeer *p = find(l, peer);
+    return p && frames.n && queue(p, frames, wire_count(frames), l->options.out_max);
+}
+
+uint64_t links_spread(struct links *l, struct slice frames, uint16_t version, size_t queued_max, uint64_t *dropped)
+{
+    uint32_t n = wire_count(frames);
+    uint64_t sent = 0;
+    for (uint32_t i = 0; i < l->n_peers; i++) {
+        struct linkpeer *p = l->peers[i];
+        if (p->state != LINKS_UP || p->known.version < version) continue;
+        if (queue(p, frames, n, queued_max)) sent += n;
+        else *dropped += n;
+    }
+    return sent;
 }
 
 void links_flush(struct links *l)

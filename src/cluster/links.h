@@ -103,6 +103,9 @@ void links_totals(const struct links *l, struct links_totals *out);
 /* Queues whole frames for a peer. False: they are dropped and counted, all of them: no connection, or more than out_max would be queued (if nothing is, any size
  * is taken). */
 bool links_send(struct links *l, uint64_t peer, struct slice frames);
+/* To every peer that is connected and speaks this version or a later one: frames that may get lost. Gives how often they were queued, frames times peers. A peer for which more than queued_max
+ * bytes would be queued then does not get them, so that they never are what Raft's frames have to wait behind; *dropped grows by those, and only those: who is not connected is not waited for. */
+uint64_t links_spread(struct links *l, struct slice frames, uint16_t version, size_t queued_max, uint64_t *dropped);
 void links_flush(struct links *l);
 
 int links_turn(struct links *l, int timeout_ms); /* gives the number of events */

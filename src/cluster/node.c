@@ -51,11 +51,20 @@ static int on_call(struct node *n, uint64_t from, const struct wire_frame *f)
     return f->type == WIRE_REQUEST ? n->calls.request(n->calls.ctx, from, f->group, message) : n->calls.answer(n->calls.ctx, from, f->group, message);
 }
 
+static int on_published(struct node *n, uint64_t from, const struct wire_frame *f)
+{
+    struct wirepub what;
+    int rc = wirepub_get(f, &what);
+    if (rc == 0) n->calls.published(n->calls.ctx, from, &what);
+    return rc;
+}
+
 static int on_frame(void *ctx, uint64_t from, const struct wire_frame *f)
 {
     struct node *n = ctx;
     switch (f->type) {
     case WIRE_STATUS: return n->meta ? metahost_frame(n->meta, from, f) : 0;
+    case WIRE_PUBLISH: return on_published(n, from, f);
     case WIRE_SNAP_OFFER:
     case WIRE_SNAP_WANT:
     case WIRE_SNAP_CHUNK:
@@ -151,6 +160,15 @@ static void on_failed(void *ctx, const char *why)
 
 /* ---- R: the turn */
 
+static void send_spread(struct node *n)
+{
+    uint64_t dropped = 0;
+    struct slice frames = spread_take(&n->spread);
+    if (!frames.n) return;
+    uint64_t sent = raftthread_spread(n->raft, frames, WIRE_VERSION_PUBLISH, SPREAD_LINK_MAX, &dropped);
+    spread_went(&n->spread, sent, dropped);
+}
+
 static void on_turn(void *ctx, uint64_t now)
 {
     struct node *n = ctx;
@@ -158,6 +176,7 @@ static void on_turn(void *ctx, uint64_t now)
     atomic_store(&n->woken, false);
     node_found_tick(n, now);
     seats_turn(n->seats, now);
+    send_spread(n);
     if (n->meta && now >= metahost_next(n->meta)) metahost_tick(n->meta, now);
     if (now >= n->look_at) {
         n->look_at = now + LOOK_EVERY_MS;
@@ -205,6 +224,13 @@ static void seats_wake(void *ctx)
     struct node *n = ctx;
     if (!atomic_exchange(&n->woken, true)) raftthread_run(n->raft, nothing, n);
 }
+
+void node_spread(struct node *n, const struct wirepub *what)
+{
+    if (spread_put(&n->spread, what)) seats_wake(n);
+}
+
+bool node_spreads_much(const struct node *n) { return spread_is_much(&n->spread); }
 
 static int seats_propose(void *ctx, uint32_t group, uint64_t term, struct slice data, uint64_t *index)
 {
@@ -307,6 +333,7 @@ struct node *node_open(const struct node_options *o, const struct node_identity 
     n->who = *who;
     snprintf(n->dir, sizeof n->dir, "%s/cluster", o->dir);
     pthread_mutex_init(&n->lock, NULL);
+    spread_init(&n->spread);
     n->leaders = mem_zalloc(META_GROUPS_MAX * sizeof *n->leaders);
     n->now = (uint64_t)clock_mono_us() / 1000;
     struct seats_options seats = {.engine = e, .raft = {n, seats_wake, seats_propose, seats_read}, .now = n->now, .refill = seats_refill, .told = seats_told, .ctx = n};
@@ -375,6 +402,7 @@ void node_close(struct node *n)
     mem_free(n->joiners);
     mem_free(n->recovered);
     mem_free(n->leaders);
+    spread_fini(&n->spread);
     pthread_mutex_destroy(&n->lock);
     mem_free(n);
 }

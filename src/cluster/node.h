@@ -17,6 +17,7 @@
 #include "cluster/snaphost.h"
 
 struct node;
+struct wirepub;
 
 /* Who a node is: what its file says. */
 struct node_identity {
@@ -60,6 +61,7 @@ struct node_calls {
     int (*request)(void *ctx, uint64_t from, uint32_t group, struct slice message);
     int (*answer)(void *ctx, uint64_t from, uint32_t group, struct slice message);
     void (*down)(void *ctx, uint64_t peer); /* R: what was sent to it, or it sent, may be lost */
+    void (*published)(void *ctx, uint64_t from, const struct wirepub *what); /* R: another node's node_spread. Borrowed; must not block. */
     void (*left)(void *ctx); /* R: this node was asked to leave the cluster and has: the server can stop */
     void (*failed)(void *ctx, const char *why); /* this node cannot go on: the process ends */
 };
@@ -82,6 +84,9 @@ uint64_t node_id(const struct node *n);
 uint64_t node_leader(const struct node *n, uint32_t group); /* a hint; 0: not known */
 void node_leader_is(struct node *n, uint32_t group, uint64_t leader); /* another node said so: a hint */
 void node_send(struct node *n, uint64_t peer, struct slice frames);
+/* A message for the subscribers of all other nodes, in the order of these calls, at most once (cluster/spread.h). */
+void node_spread(struct node *n, const struct wirepub *what);
+bool node_spreads_much(const struct node *n); /* much is waiting: who can pause should */
 void node_ask(struct node *n, enum metahost_question q, const struct slice *argv, uint32_t argc, uint32_t timeout_ms, metahost_answer *answer, void *ctx); /* argv is copied; the answer comes on R */
 bool node_is_up(struct node *n); /* the groups of the start are back, and the map is known */
 
@@ -93,5 +98,6 @@ struct node_info {
     uint32_t groups, groups_led; /* of the cluster; those whose leader is known */
     uint64_t map_version;
     uint32_t operations;         /* of topology, under way */
+    uint64_t spread, spread_dropped; /* messages times nodes */
 };
 void node_look(struct node *n, struct node_info *out);

@@ -278,6 +278,8 @@ void node_look(struct node *n, struct node_info *out)
     *out = n->info;
     pthread_mutex_unlock(&n->lock);
     out->who = n->who;
+    out->spread = atomic_load(&n->spread.sent);
+    out->spread_dropped = atomic_load(&n->spread.dropped);
     raftthread_stats(n->raft, &out->raft);
     snaphost_look(n->snapshots, &out->snapshots);
 }

@@ -6,6 +6,7 @@
 #include "cluster/node.h"
 #include "cluster/nodefile.h"
 #include "cluster/nodefound.h"
+#include "cluster/spread.h"
 
 enum { NODE_PIECES_MAX = 256 * 1024 * 1024 /* of unfinished messages of a peer */ };
 
@@ -21,6 +22,7 @@ struct node {
     struct snaphost *snapshots;
     atomic_bool started;
     atomic_bool woken; /* a turn of the raft thread is on its way */
+    struct spread spread;
     _Atomic uint64_t *leaders; /* [META_GROUPS_MAX] */
     struct raftthread_found *recovered;
     uint32_t to_recover;

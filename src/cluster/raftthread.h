@@ -125,6 +125,7 @@ void raftthread_send(struct raftthread *t, uint64_t peer, struct slice frames); 
 int raftthread_propose(struct raftthread *t, uint32_t group, uint64_t term, struct slice data, uint64_t *index);
 void raftthread_confirm(struct raftthread *t, uint32_t group, struct raftthread_answer answer); /* as raftthread_read */
 int raftthread_inspect(struct raftthread *t, uint32_t group, struct raftnode_info *out);         /* as raftnode_look */
+uint64_t raftthread_spread(struct raftthread *t, struct slice frames, uint16_t version, size_t queued_max, uint64_t *dropped); /* as links_spread */
 
 /* ---- the thread itself */
 

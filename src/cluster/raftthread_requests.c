@@ -180,6 +180,11 @@ void raftthread_confirm(struct raftthread *t, uint32_t group, struct raftthread_
 
 int raftthread_inspect(struct raftthread *t, uint32_t group, struct raftnode_info *out) { return raftnode_look(t->node, group, out); }
 
+uint64_t raftthread_spread(struct raftthread *t, struct slice frames, uint16_t version, size_t queued_max, uint64_t *dropped)
+{
+    return t->links && !t->failure ? links_spread(t->links, frames, version, queued_max, dropped) : 0;
+}
+
 void raftthread_create(struct raftthread *t, uint32_t group, const struct raftnode_member *members, uint32_t count, struct raftthread_answer answer)
 {
     ask(t, (struct raftmail){.kind = RAFTMAIL_CREATE, .group = group, .answer = answer}, slice_of(members, count * sizeof *members));

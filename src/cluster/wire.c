@@ -55,6 +55,7 @@ static const char *name_of(unsigned type)
     case WIRE_SNAP_CHUNK: return "snap-chunk";
     case WIRE_SNAP_DONE: return "snap-done";
     case WIRE_STATUS: return "status";
+    case WIRE_PUBLISH: return "publish";
     default: return NULL;
     }
 }
@@ -65,7 +66,11 @@ const char *wire_type_name(enum wire_type type)
     return name ? name : "unknown";
 }
 
-static bool has_group(unsigned type) { return type != WIRE_PING && type != WIRE_PONG && type != WIRE_PROBE && type != WIRE_PROBE_ACK && type != WIRE_STATUS; }
+static bool has_group(unsigned type)
+{
+    return type != WIRE_PING && type != WIRE_PONG && type != WIRE_PROBE && type != WIRE_PROBE_ACK && type != WIRE_STATUS && type != WIRE_PUBLISH;
+}
+
 static uint8_t flags_of(unsigned type) { return type == WIRE_REQUEST || type == WIRE_ANSWER ? WIRE_MORE : 0; }
 
 /* Of everything but the checksum itself. */

@@ -6,6 +6,7 @@
  *     cluster/wirecall.h    commands that are sent on to another node, and their answers
  *     cluster/wiresnap.h    snapshots on their way, in chunks
  *     cluster/wirestatus.h  what nodes tell of themselves
+ *     cluster/wirepub.h     messages for the subscribers of other nodes
  *
  * Writing: wire_begin, the body, wire_end. Reading: wire_frame, then the decoder of the type. Decoders trust no length and no number: what is not
  * exactly a message of this version is refused (-EBADMSG), and whoever sent it is disconnected. */
@@ -17,8 +18,9 @@
 #include "base/slice.h"
 
 enum {
-    WIRE_VERSION = 1, /* spoken here; and the oldest one that is understood */
+    WIRE_VERSION = 2, /* spoken here; and the oldest one that is understood */
     WIRE_VERSION_OLDEST = 1,
+    WIRE_VERSION_PUBLISH = 2, /* has PUBLISH: a node of version 1 would not know the type */
     WIRE_HEAD = 16,
     WIRE_FRAME_MAX = 16 * 1024 * 1024, /* head included */
     WIRE_BODY_MAX = WIRE_FRAME_MAX - WIRE_HEAD,
@@ -45,6 +47,7 @@ enum wire_type {
     WIRE_SNAP_CHUNK = 66,
     WIRE_SNAP_DONE = 67,
     WIRE_STATUS = 80,
+    WIRE_PUBLISH = 96,
 };
 
 enum { WIRE_MORE = 1 }; /* flag: pieces of the same message follow (REQUEST, ANSWER) */

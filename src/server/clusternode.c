@@ -14,6 +14,7 @@
 #include "io/file_direct.h"
 #include "server/clusterask.h"
 #include "server/clusterconf.h"
+#include "server/clusterpub.h"
 #include "server/clusterslots.h"
 #include "server/datadir.h"
 #include "server/relay.h"
@@ -196,13 +197,15 @@ static void told(void *ctx) { relay_told(((struct server *)ctx)->relay); }
 static int request(void *ctx, uint64_t from, uint32_t group, struct slice message) { return relay_request(((struct server *)ctx)->relay, from, group, message); }
 static int answer(void *ctx, uint64_t from, uint32_t group, struct slice message) { return relay_answer(((struct server *)ctx)->relay, from, group, message); }
 static void down(void *ctx, uint64_t peer) { relay_down(((struct server *)ctx)->relay, peer); }
+static void published(void *ctx, uint64_t from, const struct wirepub *what) { clusterpub_came(((struct server *)ctx)->clusterpub, from, what); }
 
 bool clusternode_open(struct clusternode *c)
 {
     struct server *s = c->server;
     struct buf error = {0};
-    const struct node_calls calls = {.ctx = s, .told = told, .request = request, .answer = answer, .down = down, .left = left, .failed = failed};
+    const struct node_calls calls = {.ctx = s, .told = told, .request = request, .answer = answer, .down = down, .published = published, .left = left, .failed = failed};
     s->relay = relay_new(s);
+    s->clusterpub = clusterpub_new(s);
     s->node = node_open(&c->options, &c->who, s->engine, s->walk, &calls, &error);
     if (!s->node) return tell(c, "cannot be a node of a cluster", &error);
     relay_set_node(s->relay, s->node);
@@ -227,8 +230,10 @@ void clusternode_close(struct clusternode *c)
 {
     node_close(c->server->node);
     relay_free(c->server->relay);
+    clusterpub_free(c->server->clusterpub);
     c->server->node = NULL;
     c->server->relay = NULL;
+    c->server->clusterpub = NULL;
 }
 
 /* ---- what is known */
@@ -289,12 +294,21 @@ static void add_relay(struct buf *out, const struct relay_info *r)
     add(out, "cluster_requests_timed_out", r->timed_out);
 }
 
+static void add_messages(struct buf *out, const struct clusterpub_info *p)
+{
+    add(out, "cluster_stats_messages_publish_sent", p->sent);
+    add(out, "cluster_stats_messages_publish_received", p->received);
+    add(out, "cluster_stats_messages_publish_dropped", p->dropped);
+}
+
 void clusternode_info(struct server *s, struct buf *out)
 {
     struct node_info i;
     struct relay_info r;
+    struct clusterpub_info p;
     node_look(s->node, &i);
     relay_look(s->relay, &r);
+    clusterpub_look(s, &p);
     add_usual(out, &i, node_is_up(s->node) && i.groups && i.groups_led == i.groups);
     add(out, "cluster_node_id", i.who.id);
     add(out, "cluster_nodes_alive", i.nodes_alive);
@@ -305,4 +319,5 @@ void clusternode_info(struct server *s, struct buf *out)
     add_raft(out, &i.raft);
     add_snapshots(out, &i.snapshots);
     add_relay(out, &r);
+    add_messages(out, &p);
 }

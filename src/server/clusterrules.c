@@ -9,12 +9,13 @@
 #include "server/families.h"
 #include "server/server.h"
 
-/* Commands without keys that a node answers. Whatever is not here would have to ask all groups, or promises what a single node cannot keep: messages reach subscribers of this node only, dumps are not how a cluster keeps its data. */
+/* Commands without keys that a node answers. Whatever is not here would have to ask all groups, or promises what a single node cannot keep: dumps are not how a cluster keeps its data. */
 static const char *const answered_here[] = {
     "auth", "client", "echo", "hello", "ping", "quit", "reset", "select",                   /* the connection */
     "cluster", "readonly", "readwrite",                                                     /* the cluster */
     "command", "config", "info", "latency", "lolwut", "module", "role", "shutdown", "slowlog", "time", /* this node */
     "stats.hotkeys", "stats.latency", "stats.memory", "stats.shards", "pfselftest",
+    "publish", "spublish", "subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe", "sunsubscribe", "pubsub", /* server/clusterpub.h */
 };
 
 /* Commands with keys that are about more than their keys' values. */

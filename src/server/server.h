@@ -29,6 +29,7 @@ struct snapserve;
 struct publisher;
 struct exporter;
 struct clusternode;
+struct clusterpub;
 struct node;
 struct relay;
 
@@ -51,9 +52,10 @@ struct server {
     struct publisher *publisher;       /* server/publisher.h */
     struct exporter *exporter;         /* server/exporter.h */
     struct snapserve *snapserve;       /* server/snapserve.h; NULL: the server is a live one */
-    struct clusternode *clusternode;   /* server/clusternode.h; NULL, and so are the next two: the server is no node of a cluster */
+    struct clusternode *clusternode;   /* server/clusternode.h; NULL, and so are the next three: the server is no node of a cluster */
     struct node *node;                 /* cluster/node.h */
     struct relay *relay;               /* server/relay.h */
+    struct clusterpub *clusterpub;     /* server/clusterpub.h */
     struct pubsub *pubsub;
     struct slowlog *slowlog;
     struct sampler *sampler;

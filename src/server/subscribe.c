@@ -17,6 +17,7 @@
 #include "base/glob.h"
 #include "base/keyhash.h"
 #include "base/mem.h"
+#include "server/clusterpub.h"
 #include "server/datadir.h"
 #include "server/front.h"
 #include "server/names.h"
@@ -387,10 +388,13 @@ static void send_to(struct engine *e, const struct audience *a, struct publicati
     }
 }
 
-uint64_t subscribe_publish(struct server *s, enum subscribe_kind kind, struct slice channel, struct slice message)
+bool subscribe_any(const struct server *s) { return atomic_load(&s->pubsub->size) > 0; }
+size_t subscribe_undelivered(const struct server *s) { return atomic_load(&s->pubsub->undelivered); }
+
+uint64_t subscribe_deliver(struct server *s, enum subscribe_kind kind, struct slice channel, struct slice message)
 {
     struct pubsub *p = s->pubsub;
-    if (likely(!atomic_load(&p->size))) return 0;
+    if (likely(!subscribe_any(s))) return 0;
     struct name name = {.hash = hash_of(p, kind, channel), .kind = (uint8_t)kind, .text = channel};
     struct audience a = {.receivers = 0};
     uint64_t number = find_audience(p, &name, &a);
@@ -401,6 +405,12 @@ uint64_t subscribe_publish(struct server *s, enum subscribe_kind kind, struct sl
     atomic_fetch_add(&p->undelivered, pub->bytes);
     send_to(s->engine, &a, pub);
     return a.receivers;
+}
+
+uint64_t subscribe_publish(struct server *s, enum subscribe_kind kind, struct slice channel, struct slice message)
+{
+    if (unlikely(s->node != NULL)) clusterpub_send(s, kind, channel, message);
+    return subscribe_deliver(s, kind, channel, message);
 }
 
 /* ---- commands */
@@ -469,9 +479,15 @@ static void sunsubscribe_command(struct exec *x) { unsubscribe(x, SUBSCRIBE_SHAR
 static void publish(struct exec *x, enum subscribe_kind kind)
 {
     struct conn *c = conn_of(x);
-    uint64_t n = subscribe_publish(c->front->server, kind, x->argv[1], x->argv[2]);
-    /* The fronts cannot keep up: this client goes on when its front looks for paused ones, a tenth of a second from now at the latest. */
-    if (unlikely(atomic_load(&registry_of(c)->undelivered) > UNDELIVERED_MAX)) c->paused = true;
+    struct server *s = c->front->server;
+    struct slice channel = x->argv[1], message = x->argv[2];
+    if (unlikely(s->node && channel.n + message.n > CLUSTERPUB_BYTES_MAX)) {
+        reply_error(&x->out, "ERR the arguments of one command exceed 8 MiB, which a cluster does not take");
+        return;
+    }
+    uint64_t n = subscribe_publish(s, kind, channel, message);
+    /* The fronts, or the links to other nodes, cannot keep up: this client goes on when its front looks for paused ones, a tenth of a second from now at the latest. */
+    if (unlikely(subscribe_undelivered(s) > UNDELIVERED_MAX || (s->node && clusterpub_is_much(s)))) c->paused = true;
     reply_int(&x->out, (int64_t)n);
 }
 

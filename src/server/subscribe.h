@@ -17,8 +17,11 @@ void subscribe_topics_free(struct topics *t);
 
 enum subscribe_kind { SUBSCRIBE_CHANNEL, SUBSCRIBE_PATTERN, SUBSCRIBE_SHARD };
 
-/* Gives the number of receivers. kind: SUBSCRIBE_CHANNEL (patterns get it too) or SUBSCRIBE_SHARD. */
+/* Gives the number of receivers; in a cluster those on this node, though the other nodes' get it too (server/clusterpub.h). kind: SUBSCRIBE_CHANNEL (patterns get it too) or SUBSCRIBE_SHARD. */
 uint64_t subscribe_publish(struct server *s, enum subscribe_kind kind, struct slice channel, struct slice message);
+uint64_t subscribe_deliver(struct server *s, enum subscribe_kind kind, struct slice channel, struct slice message); /* to those on this node alone */
+bool subscribe_any(const struct server *s);          /* there are subscribers; any thread */
+size_t subscribe_undelivered(const struct server *s); /* bytes of messages that some front has not had yet; any thread */
 
 void subscribe_drop(struct conn *c); /* the connection leaves all channels, silently: closing, RESET */
 uint32_t subscribe_count(const struct conn *c, enum subscribe_kind kind);

@@ -298,7 +298,7 @@ static void attempts_are_made_ever_more_seldom_and_never_at_one_rhythm(void **st
 /* ---- silence */
 
 /* Opens a listener that plays node 2, lets node 1 connect to it, and greets. */
-static int play_peer(struct linkrig *rig, int *listener)
+static int play_peer_of_version(struct linkrig *rig, int *listener, uint16_t version)
 {
     uint16_t port;
     char address[32];
@@ -307,10 +307,14 @@ static int play_peer(struct linkrig *rig, int *listener)
     snprintf(address, sizeof address, "127.0.0.1:%u", port);
     links_peer_put(rig->nodes[1].links, 2, address);
     LINKRIG_UNTIL(rig, (fd = accept(*listener, NULL, NULL)) >= 0);
-    linkrig_write_hello(fd, linkrig_hello(2, 1));
+    struct wire_hello hello = linkrig_hello(2, 1);
+    hello.version = version;
+    linkrig_write_hello(fd, hello);
     LINKRIG_UNTIL(rig, rig->nodes[1].out_up[2]);
     return fd;
 }
+
+static int play_peer(struct linkrig *rig, int *listener) { return play_peer_of_version(rig, listener, WIRE_VERSION); }
 
 static void a_peer_that_greets_and_says_nothing_more_is_given_up(void **state)
 {
@@ -400,6 +404,75 @@ static void a_slow_reader_loses_whole_frames_and_what_waits_for_it_is_bounded(vo
     close(listener);
     linkrig_free(rig);
 }
+
+/* ---- frames for everybody */
+
+static uint64_t spread(struct linkrig *rig, uint64_t number, size_t bytes, uint16_t version, size_t queued_max, uint64_t *dropped)
+{
+    struct buf frames = {0};
+    linkrig_add_frame(&frames, number, bytes);
+    linkrig_add_frame(&frames, number + 1, bytes);
+    uint64_t sent = links_spread(rig->nodes[1].links, buf_slice(&frames), version, queued_max, dropped);
+    buf_fini(&frames);
+    return sent;
+}
+
+static void what_is_spread_reaches_every_peer_that_is_connected(void **state)
+{
+    struct linkrig *rig = start(state, 3);
+    uint64_t dropped = 0;
+    linkrig_meet(rig, 2, 1);
+    linkrig_meet(rig, 3, 1);
+    linkrig_meet(rig, 1, 2);
+    LINKRIG_UNTIL(rig, rig->nodes[1].out_up[2]);
+    assert_int_equal(spread(rig, 1, 100, WIRE_VERSION, 1000, &dropped), 2);
+    linkrig_meet(rig, 1, 3);
+    assert_int_equal(spread(rig, 3, 100, WIRE_VERSION, 1000, &dropped), 2); /* it is a peer, but not connected yet */
+    LINKRIG_UNTIL(rig, rig->nodes[1].out_up[3]);
+    assert_int_equal(spread(rig, 5, 100, WIRE_VERSION, 1000, &dropped), 4);
+    LINKRIG_UNTIL(rig, rig->nodes[2].received[1] == 6 && rig->nodes[3].received[1] == 2);
+    assert_int_equal(dropped, 0);
+    linkrig_free(rig);
+}
+
+static void what_is_spread_is_not_sent_to_nodes_that_would_not_understand_it(void **state)
+{
+    struct linkrig *rig = start(state, 1);
+    uint64_t dropped = 0;
+    int listener, fd = play_peer_of_version(rig, &listener, 1);
+    assert_int_equal(spread(rig, 1, 100, 2, 1000, &dropped), 0);
+    assert_int_equal(dropped, 0);
+    assert_int_equal(linkrig_stats(rig, 1, 2).frames_out, 0);
+    assert_int_equal(spread(rig, 1, 100, 1, 1000, &dropped), 2);
+    close(fd);
+    close(listener);
+    linkrig_free(rig);
+}
+
+static void what_is_spread_to_a_slow_reader_is_dropped_long_before_other_frames_are(void **state)
+{
+    enum { MOST = 1 << 20 };
+    struct linkrig *rig = start(state, 1);
+    linkrig_stop(rig, 1);
+    rig->nodes[1].options.silence_ms = 60000;
+    linkrig_start(rig, 1);
+    int listener, fd = play_peer(rig, &listener);
+    uint64_t number = 1, sent = 0, dropped = 0;
+    for (unsigned i = 0; i < 200; i++, number += 2) {
+        sent += spread(rig, number, 50000, WIRE_VERSION, MOST, &dropped);
+        linkrig_turn_after(rig, 100);
+        assert_true(linkrig_stats(rig, 1, 2).queued <= MOST + 1000);
+    }
+    assert_true(dropped > 0);
+    assert_int_equal(sent + dropped, 400);
+    assert_true(linkrig_send(rig, 1, 2, number, 100000)); /* there is room for what counts */
+    assert_int_equal(linkrig_stats(rig, 1, 2).dropped_slow, dropped);
+    close(fd);
+    close(listener);
+    linkrig_free(rig);
+}
+
+/* ---- silence again */
 
 static void a_slow_reader_that_goes_on_reading_is_not_given_up(void **state)
 {
@@ -680,6 +753,9 @@ int main(void)
         ON_BOTH(idle_connections_stay_and_the_round_trip_is_known),
         ON_BOTH(a_process_that_stood_still_does_not_take_its_peers_for_dead),
         ON_BOTH(a_slow_reader_loses_whole_frames_and_what_waits_for_it_is_bounded),
+        ON_BOTH(what_is_spread_reaches_every_peer_that_is_connected),
+        ON_BOTH(what_is_spread_is_not_sent_to_nodes_that_would_not_understand_it),
+        ON_BOTH(what_is_spread_to_a_slow_reader_is_dropped_long_before_other_frames_are),
         ON_BOTH(a_slow_reader_that_goes_on_reading_is_not_given_up),
         ON_BOTH(what_waits_for_a_connection_goes_with_it),
         ON_BOTH(a_peer_that_takes_nothing_any_more_is_given_up),

@@ -76,7 +76,7 @@ static void a_body_that_is_cut_anywhere_is_refused(void **state)
             again.len = 0;
             /* Some end with a run of bytes or a list: a shorter one is a message too, but then exactly itself. */
             if (wireagain(&f, &again)) assert_true(slice_eq(slice_of(again.p + WIRE_HEAD, again.len - WIRE_HEAD), f.body));
-            bool open_end = type == WIRE_PROBE || type == WIRE_PROBE_ACK || type == WIRE_ANSWER || type == WIRE_SNAP_CHUNK || type == WIRE_STATUS;
+            bool open_end = type == WIRE_PROBE || type == WIRE_PROBE_ACK || type == WIRE_ANSWER || type == WIRE_SNAP_CHUNK || type == WIRE_STATUS || type == WIRE_PUBLISH;
             assert_true(open_end || again.len == 0);
             free(copy);
         }
@@ -91,7 +91,7 @@ static void a_body_with_a_byte_too_many_is_refused(void **state)
     rng_init(&r, 4);
     for (unsigned i = 0; i < WIRERANDOM_TYPES * 20; i++) {
         enum wire_type type = wirerandom_types[i % WIRERANDOM_TYPES];
-        if (type == WIRE_ANSWER || type == WIRE_SNAP_CHUNK) continue; /* bytes to the end */
+        if (type == WIRE_ANSWER || type == WIRE_SNAP_CHUNK || type == WIRE_PUBLISH) continue; /* bytes to the end */
         struct buf b = {0}, again = {0};
         wirerandom_frame(&r, &b, type);
         buf_add_byte(&b, (char)rng_u64(&r));
@@ -407,6 +407,43 @@ static void a_joiner_keeps_to_its_memory(void **state)
     buf_fini(&b);
 }
 
+/* ---- messages of publishers */
+
+static void a_published_message_has_the_bytes_of_version_2(void **state)
+{
+    static const char bytes[] = "\x1a\0\0\0" "\xe4\x98\x08\x43" "\x60\0\0\0" "\0\0\0\0" "\1" "\4\0\0\0" "news" "!";
+    struct buf b = {0};
+    struct wire_frame f;
+    struct wirepub back;
+    const char *why = NULL;
+    wirepub_add(&b, &(struct wirepub){.kind = WIREPUB_SHARD, .channel = SLICE("news"), .message = SLICE("!")});
+    assert_int_equal(b.len, sizeof bytes - 1);
+    assert_memory_equal(b.p, bytes, b.len);
+    assert_int_equal(wire_frame(buf_slice(&b), &f, &why), WIRE_OK);
+    assert_int_equal(f.type, WIRE_PUBLISH);
+    assert_int_equal(wirepub_get(&f, &back), 0);
+    assert_int_equal(back.kind, WIREPUB_SHARD);
+    assert_true(slice_eq(back.channel, SLICE("news")));
+    assert_true(slice_eq(back.message, SLICE("!")));
+    buf_fini(&b);
+}
+
+static void a_published_message_fills_a_frame_at_most(void **state)
+{
+    struct slice message = large(WIREPUB_BYTES_MAX - 4, 1);
+    struct buf b = {0};
+    struct wire_frame f;
+    struct wirepub back;
+    const char *why = NULL;
+    wirepub_add(&b, &(struct wirepub){.channel = SLICE("news"), .message = message});
+    assert_int_equal(b.len, WIRE_FRAME_MAX);
+    assert_int_equal(wire_frame(buf_slice(&b), &f, &why), WIRE_OK);
+    assert_int_equal(wirepub_get(&f, &back), 0);
+    assert_true(slice_eq(back.message, message));
+    free((char *)message.p);
+    buf_fini(&b);
+}
+
 /* ---- the greeting */
 
 static struct wire_hello greeting(void)
@@ -490,6 +527,8 @@ int main(void)
         cmocka_unit_test(pieces_of_several_messages_may_be_mixed),
         cmocka_unit_test(a_message_of_which_a_piece_was_lost_is_forgotten),
         cmocka_unit_test(a_joiner_keeps_to_its_memory),
+        cmocka_unit_test(a_published_message_has_the_bytes_of_version_2),
+        cmocka_unit_test(a_published_message_fills_a_frame_at_most),
         cmocka_unit_test(a_greeting_reads_back_and_needs_all_of_its_bytes),
         cmocka_unit_test(a_greeting_with_a_flipped_bit_is_refused),
         cmocka_unit_test(other_protocols_are_seen_at_their_first_byte),

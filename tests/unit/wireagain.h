@@ -2,6 +2,7 @@
 #pragma once
 #include "base/mem.h"
 #include "cluster/wirecall.h"
+#include "cluster/wirepub.h"
 #include "cluster/wireraft.h"
 #include "cluster/wiresnap.h"
 #include "cluster/wirestatus.h"
@@ -71,6 +72,14 @@ static inline bool wireagain_status(const struct wire_frame *f, struct buf *out)
     return true;
 }
 
+static inline bool wireagain_publish(const struct wire_frame *f, struct buf *out)
+{
+    struct wirepub p;
+    if (wirepub_get(f, &p)) return false;
+    wirepub_add(out, &p);
+    return true;
+}
+
 static inline bool wireagain_ping(const struct wire_frame *f, struct buf *out)
 {
     uint64_t token;
@@ -94,6 +103,7 @@ static inline bool wireagain(const struct wire_frame *f, struct buf *out)
     case WIRE_SNAP_CHUNK: return wireagain_chunk(f, out);
     case WIRE_SNAP_DONE: return wireagain_done(f, out);
     case WIRE_STATUS: return wireagain_status(f, out);
+    case WIRE_PUBLISH: return wireagain_publish(f, out);
     default: CHECK(wireraft_is(f->type)); return wireagain_raft(f, out);
     }
 }

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "cluster/wirecall.h"
+#include "cluster/wirepub.h"
 #include "cluster/wireraft.h"
 #include "cluster/wiresnap.h"
 #include "cluster/wirestatus.h"
@@ -12,6 +13,7 @@ enum { WIRERANDOM_ENTRIES = 12 };
 static const enum wire_type wirerandom_types[] = {
     WIRE_PING,  WIRE_PONG,      WIRE_VOTE,    WIRE_VOTE_RESULT, WIRE_APPEND,     WIRE_APPEND_RESULT, WIRE_INSTALL,    WIRE_TIMEOUT_NOW, WIRE_PROBE,
     WIRE_PROBE_ACK, WIRE_REQUEST, WIRE_ANSWER, WIRE_SNAP_OFFER,  WIRE_SNAP_WANT, WIRE_SNAP_CHUNK,    WIRE_SNAP_DONE, WIRE_STATUS,
+    WIRE_PUBLISH,
 };
 
 enum { WIRERANDOM_TYPES = sizeof wirerandom_types / sizeof wirerandom_types[0] };
@@ -160,6 +162,12 @@ static inline void wirerandom_list(struct rng *r, struct buf *out, enum wire_typ
     wire_end(out, frame);
 }
 
+static inline void wirerandom_publish(struct rng *r, struct buf *out)
+{
+    struct slice channel = wirerandom_name(r), message = wirerandom_bytes(r, 500);
+    wirepub_add(out, &(struct wirepub){.kind = (enum wirepub_kind)rng_below(r, 2), .channel = rng_below(r, 10) ? channel : SLICE(""), .message = message});
+}
+
 /* Appends a frame of this type. */
 static inline void wirerandom_frame(struct rng *r, struct buf *out, enum wire_type type)
 {
@@ -168,5 +176,6 @@ static inline void wirerandom_frame(struct rng *r, struct buf *out, enum wire_ty
     else if (wireraft_is(type)) wirerandom_raft(r, out, type, group);
     else if (type == WIRE_REQUEST || type == WIRE_ANSWER) wirerandom_call(r, out, type, group);
     else if (type >= WIRE_SNAP_OFFER && type <= WIRE_SNAP_DONE) wirerandom_snap(r, out, type, group);
+    else if (type == WIRE_PUBLISH) wirerandom_publish(r, out);
     else wirerandom_list(r, out, type);
 }
