@@ -12,9 +12,9 @@
 enum { SLOTS_MIN = 1024, SEEDS_TRIED = 4096, NAME_MAX_BYTES = 32 };
 
 struct command_table {
-    struct command *rows; /* sorted by name */
+    struct command *rows; /* sorted by name, groups' own behind all others */
     uint8_t *name_len;    /* of each row */
-    size_t n;
+    size_t n, n_open;     /* all, and those that clients may send */
     uint16_t *slots;      /* row + 1; 0: empty */
     uint64_t mask;
     uint64_t seed;
@@ -55,9 +55,12 @@ static inline bool name_is(const char *p, size_t n, const char *name)
     return true;
 }
 
+static bool is_of_group(const struct command *c) { return c->flags & CMD_OF_GROUP; }
+
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const struct command *)a)->name, ((const struct command *)b)->name);
+    const struct command *l = a, *r = b;
+    return is_of_group(l) != is_of_group(r) ? is_of_group(l) - is_of_group(r) : strcmp(l->name, r->name);
 }
 
 static void join_families(struct command_table *t, const struct command_family *families, size_t n)
@@ -73,6 +76,8 @@ static void join_families(struct command_table *t, const struct command_family *
     for (size_t i = 0; i < t->n; i++) {
         CHECK(i == 0 || strcmp(t->rows[i - 1].name, t->rows[i].name) != 0);
         CHECK(strlen(t->rows[i].name) < NAME_MAX_BYTES);
+        CHECK(!is_of_group(&t->rows[i]) || (t->rows[i].class == CLASS_KEYED && !t->rows[i].first_key && !t->rows[i].keys));
+        t->n_open += !is_of_group(&t->rows[i]);
         t->name_len[i] = (uint8_t)strlen(t->rows[i].name);
     }
 }
@@ -156,7 +161,7 @@ void command_table_free(struct command_table *t)
     mem_free(t);
 }
 
-const struct command *command_find(const struct command_table *t, struct slice name)
+const struct command *command_find_any(const struct command_table *t, struct slice name)
 {
     uint16_t slot = t->slots[name_hash(name.p, name.n, t->seed) & t->mask];
     if (unlikely(slot == 0) || t->name_len[slot - 1] != name.n) return NULL;
@@ -164,7 +169,14 @@ const struct command *command_find(const struct command_table *t, struct slice n
     return likely(name_is(name.p, name.n, c->name)) ? c : NULL;
 }
 
-size_t command_count(const struct command_table *t) { return t->n; }
+const struct command *command_find(const struct command_table *t, struct slice name)
+{
+    const struct command *c = command_find_any(t, name);
+    return likely(c && !is_of_group(c)) ? c : NULL;
+}
+
+size_t command_count(const struct command_table *t) { return t->n_open; }
+size_t command_rows(const struct command_table *t) { return t->n; }
 
 const struct command *command_at(const struct command_table *t, size_t i)
 {

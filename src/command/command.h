@@ -36,6 +36,8 @@ enum command_flag {
     CMD_IN_SUBSCRIBE = 1 << 15, /* allowed to a RESP2 subscriber */
     CMD_AT_ONCE = 1 << 16,      /* never queued by MULTI: EXEC, DISCARD, WATCH, MULTI, QUIT, RESET */
     CMD_KEY_ONLY = 1 << 17,     /* looks at keys, types and expiries, or replaces values: a cold value (store/chill.h) is not read for it */
+    CMD_OF_GROUP = 1 << 18,     /* a Raft group's own: nodes send it to each other, to a group that they name (server/relay_call.h); no client may. CLASS_KEYED without keys; x->shard is the group's seat */
+    CMD_ALL_KEYS = 1 << 19,     /* of these: it is about all keys of the group */
 };
 
 struct command;
@@ -80,9 +82,11 @@ struct command_family {
 struct command_table;
 struct command_table *command_table_new(const struct command_family *families, size_t n);
 void command_table_free(struct command_table *t);
-const struct command *command_find(const struct command_table *t, struct slice name); /* any case; NULL if unknown */
-size_t command_count(const struct command_table *t);
-const struct command *command_at(const struct command_table *t, size_t i); /* sorted by name */
+const struct command *command_find(const struct command_table *t, struct slice name); /* any case; NULL if unknown, which to clients a group's own is */
+const struct command *command_find_any(const struct command_table *t, struct slice name); /* a group's own, too */
+size_t command_count(const struct command_table *t); /* of those that clients may send */
+size_t command_rows(const struct command_table *t);  /* of all */
+const struct command *command_at(const struct command_table *t, size_t i); /* sorted by name, groups' own behind all others */
 size_t command_index(const struct command_table *t, const struct command *c); /* of a row that find or at gave */
 /* Places for counters: one for each row, and one for each of its subcommands. sub is NULL or one of c->subs. */
 size_t command_places(const struct command_table *t);

@@ -4,6 +4,7 @@
 
 extern const struct command_family strings_family;  /* strings.c: GET SET ... */
 extern const struct command_family keys_family;     /* keys.c: DEL EXISTS RENAME COPY TYPE SCAN KEYS ... */
+extern const struct command_family groups_family;   /* groups.c: those of a Raft group, over all of its keys */
 extern const struct command_family expiry_family;   /* expiry.c: EXPIRE TTL ... */
 extern const struct command_family lists_family;    /* lists.c */
 extern const struct command_family hashes_family;   /* hashes.c */

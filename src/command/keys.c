@@ -1,19 +1,13 @@
 /* Keys of any type: deleting, finding, naming, moving them, and whole databases. */
 #include "base/glob.h"
 #include "base/num.h"
+#include "command/allkeys.h"
 #include "command/command.h"
 #include "command/families.h"
 #include "command/objects.h"
 #include "store/image.h"
 
-static const char bad_db[] = "ERR DB index is out of range";
 static const char same_object[] = "ERR source and destination objects are the same";
-
-static bool is_live(const struct entry *e, int64_t now_ms)
-{
-    int64_t expiry_ms = entry_expiry_ms(e);
-    return expiry_ms == 0 || expiry_ms >= now_ms;
-}
 
 /* ---- one key or several */
 
@@ -67,19 +61,8 @@ static bool is_last_shard(const struct exec *x) { return x->shard + 1u == x->rou
 
 static void cmd_keys(struct exec *x)
 {
-    struct store *s = x->stores[x->shard];
-    struct slice pattern = x->argv[1];
     struct reply found = {x->carry, x->out.resp};
-    bool all = slice_eq(pattern, SLICE("*"));
-    if (s->dbs[x->db]) {
-        struct table_iter it;
-        table_iter_init(&it, &s->dbs[x->db]->keys);
-        for (struct entry *e; (e = table_iter_next(&it));) {
-            if (!is_live(e, x->now_ms) || !(all || glob_match(pattern, entry_key(e), false))) continue;
-            reply_bulk(&found, entry_key(e));
-            x->carry_n++;
-        }
-    }
+    x->carry_n += (int64_t)allkeys_list(x, x->argv[1], &found);
     if (!is_last_shard(x)) return;
     reply_array(&x->out, (size_t)x->carry_n);
     buf_add_slice(x->out.out, buf_slice(x->carry));
@@ -91,20 +74,6 @@ static void cmd_dbsize(struct exec *x)
     if (is_last_shard(x)) reply_int(&x->out, x->carry_n);
 }
 
-/* A random live key of this shard, as text good until the next change; false if none was found in a fair number of tries. */
-static bool random_key(struct exec *x, struct slice *key)
-{
-    enum { TRIES = 100 };
-    struct store *s = x->stores[x->shard];
-    for (int i = 0; i < TRIES && store_keys(s, x->db) > 0; i++) {
-        struct entry *e = table_random(&s->dbs[x->db]->keys, rng_u64(x->rng));
-        if (!e) return false;
-        *key = entry_key(e);
-        if (is_live(e, x->now_ms)) return true;
-    }
-    return false;
-}
-
 /* Every shard's candidate replaces the one before with the probability (keys here) / (keys so far): each key of the whole database is
  * equally likely in the end. */
 static void cmd_randomkey(struct exec *x)
@@ -112,7 +81,7 @@ static void cmd_randomkey(struct exec *x)
     uint64_t n = store_keys(x->stores[x->shard], x->db);
     struct slice key;
     x->carry_n += (int64_t)n;
-    if (n > 0 && rng_below(x->rng, (uint64_t)x->carry_n) < n && random_key(x, &key)) {
+    if (n > 0 && rng_below(x->rng, (uint64_t)x->carry_n) < n && allkeys_random(x, &key)) {
         struct reply r = {x->carry, x->out.resp};
         x->carry->len = 0;
         reply_bulk(&r, key);
@@ -169,7 +138,7 @@ static void scan_visit(void *ctx, struct entry *e)
     s->visited++;
     if (s->by_type && !slice_is(s->type, objects_type_name(entry_type(e)))) return;
     if (s->by_pattern && !glob_match(s->pattern, key, false)) return;
-    if (!is_live(e, s->now_ms)) {
+    if (!allkeys_is_live(e, s->now_ms)) {
         buf_add(&s->expired, &key.n, sizeof key.n);
         buf_add_slice(&s->expired, key);
         return;
@@ -300,7 +269,7 @@ static bool parse_db(struct exec *x, struct slice arg, uint16_t *db)
         return false;
     }
     if (v < 0 || v >= STORE_DBS) {
-        reply_error(&x->out, bad_db);
+        reply_error(&x->out, allkeys_bad_db);
         return false;
     }
     *db = (uint16_t)v;
@@ -374,24 +343,16 @@ static void apply_to_all(struct exec *x, const struct op *op)
     }
 }
 
-/* ASYNC and SYNC are the same here: a database's memory goes as a whole, whatever it holds. */
-static bool flush_mode_ok(struct exec *x)
-{
-    if (x->argc == 1 || (x->argc == 2 && (slice_is(x->argv[1], "async") || slice_is(x->argv[1], "sync")))) return true;
-    exec_syntax(x);
-    return false;
-}
-
 static void cmd_flushdb(struct exec *x)
 {
-    if (!flush_mode_ok(x)) return;
+    if (!allkeys_flush_args(x)) return;
     apply_to_all(x, &(struct op){.kind = OP_FLUSH, .db = x->db});
     reply_ok(&x->out);
 }
 
 static void cmd_flushall(struct exec *x)
 {
-    if (!flush_mode_ok(x)) return;
+    if (!allkeys_flush_args(x)) return;
     for (uint16_t db = 0; db < STORE_DBS; db++) {
         bool used = false;
         for (uint32_t i = 0; i < x->route->shards; i++) used |= x->stores[i]->dbs[db] != NULL;
@@ -402,17 +363,10 @@ static void cmd_flushall(struct exec *x)
 
 static void cmd_swapdb(struct exec *x)
 {
-    int64_t a, b;
-    if (!num_parse_i64(x->argv[1], &a) || a < INT32_MIN || a > INT32_MAX) {
-        reply_error(&x->out, "ERR invalid first DB index");
-    } else if (!num_parse_i64(x->argv[2], &b) || b < INT32_MIN || b > INT32_MAX) {
-        reply_error(&x->out, "ERR invalid second DB index");
-    } else if (a < 0 || a >= STORE_DBS || b < 0 || b >= STORE_DBS) {
-        reply_error(&x->out, bad_db);
-    } else {
-        if (a != b) apply_to_all(x, &(struct op){.kind = OP_SWAP, .db = (uint16_t)a, .index = b});
-        reply_ok(&x->out);
-    }
+    uint16_t a, b;
+    if (!allkeys_swap_args(x, &a, &b)) return;
+    if (a != b) apply_to_all(x, &(struct op){.kind = OP_SWAP, .db = a, .index = b});
+    reply_ok(&x->out);
 }
 
 /* ---- rows */

@@ -28,6 +28,7 @@ struct relay *relay_new(struct server *s)
         rf->relay = r;
         rf->front = s->fronts[i];
         rf->look_ms = INT64_MAX;
+        rf->last_call = &rf->calls;
         rf->told_mail.to_worker = told;
         s->fronts[i]->relay = rf;
     }
@@ -39,6 +40,7 @@ void relay_free(struct relay *r)
     if (!r) return;
     for (uint32_t i = 0; i < r->n_fronts; i++) {
         struct relay_front *rf = &r->fronts[i];
+        relay_call_fini(rf);
         relay_wave_fini(rf);
         relay_guest_fini(rf);
         for (uint32_t k = 0; k < rf->n_peers; k++) buf_fini(&rf->peers[k].frames);
@@ -54,6 +56,7 @@ void relay_free(struct relay *r)
 
 void relay_set_cluster(struct relay *r, const struct relay_cluster *c) { r->cluster = *c; }
 void relay_set_timeout(struct relay *r, uint32_t ms) { atomic_store(&r->timeout_ms, ms); }
+uint32_t relay_timeout_ms(const struct relay *r) { return atomic_load_explicit(&r->timeout_ms, memory_order_relaxed); }
 
 void relay_look(struct relay *r, struct relay_info *out)
 {
@@ -79,7 +82,7 @@ const char *relay_unfit(const struct command *cmd)
     if (cmd->flags & CMD_BLOCKING) return "waits";
     if (cmd->flags & CMD_AT_ONCE || cmd->each_inner) return "is part of a transaction";
     if (cmd->inner_at) return "runs another command";
-    return cmd->class == CLASS_KEYED ? NULL : "has no keys";
+    return cmd->class == CLASS_KEYED ? NULL : "has no keys"; /* a group's own is CLASS_KEYED, too */
 }
 
 size_t relay_args_bytes(const struct slice *argv, uint32_t argc)
@@ -137,6 +140,7 @@ void relay_turn(struct front *f)
 {
     struct relay_front *rf = f->relay;
     const struct relay_cluster *c = &rf->relay->cluster;
+    if (rf->calls) relay_call_turn(rf);
     if (rf->look_ms != INT64_MAX) look(rf);
     else if (rf->waves || rf->guests) relay_look_at(rf, relay_now_ms() + LOOK_MS);
     send_frames(rf);
@@ -149,6 +153,7 @@ void relay_turn(struct front *f)
 int relay_wait_ms(const struct front *f)
 {
     const struct relay_front *rf = f->relay;
+    if (rf->calls) return 0;
     if (rf->look_ms == INT64_MAX) return -1;
     int64_t ms = rf->look_ms - relay_now_ms();
     return ms < 0 ? 0 : (int)ms;

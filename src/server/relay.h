@@ -31,6 +31,7 @@ struct relay *relay_new(struct server *s); /* before the fronts start; kept in s
 void relay_free(struct relay *r);          /* after they have ended */
 void relay_set_node(struct relay *r, struct node *n); /* before they start */
 void relay_set_timeout(struct relay *r, uint32_t ms); /* of requests that nobody can run; any thread. 5 seconds unless told */
+uint32_t relay_timeout_ms(const struct relay *r);
 
 /* ---- a front's thread */
 

@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "base/mem.h"
+#include "cluster/meta.h"
 
 enum {
     ANSWER_SLICE = 1024 * 1024,       /* bytes of answers, then the rest of the commands has to come again */
@@ -186,7 +187,7 @@ static bool is_refused(struct guest *g, struct command_of_guest *c, const struct
     return true;
 }
 
-static void add_command(struct guest *g, const struct slice *argv, uint32_t argc)
+static void add_command(struct guest *g, uint32_t group, const struct slice *argv, uint32_t argc)
 {
     const struct engine *e = g->rf->front->worker.engine;
     if (g->n == g->cap) {
@@ -195,13 +196,14 @@ static void add_command(struct guest *g, const struct slice *argv, uint32_t argc
     }
     struct command_of_guest *c = &g->commands[g->n++];
     *c = (struct command_of_guest){0};
-    const struct command *cmd = command_find(e->commands, argv[0]);
+    const struct command *cmd = command_find_any(e->commands, argv[0]);
     const char *why = cmd ? relay_unfit(cmd) : NULL;
     if (!cmd) refuse(g, c, "ERR unknown command '%.*s' on the node that leads its shard", (int)(argv[0].n < 128 ? argv[0].n : 128), argv[0].p);
     else if (!command_arity_ok(cmd, argc)) refuse(g, c, "ERR wrong number of arguments for '%s' command", cmd->name);
     else if (why) refuse(g, c, "ERR %s is not available in a cluster: it %s", cmd->name, why);
+    else if (cmd->flags & CMD_OF_GROUP && group >= META_GROUPS_MAX) refuse(g, c, "ERR there is no group %u", group);
     if (c->refused || is_refused(g, c, cmd)) return;
-    uint32_t group = task_add(&g->task, e, cmd, argv, argc)->group;
+    group = task_add_to(&g->task, e, group, cmd, argv, argc)->group;
     if (group != SEATING_MIXED && group != SEATING_NO_GROUP) return;
     g->task.n_requests--; /* its arguments stay, and are passed over */
     refuse(g, c, "CROSSSHARD keys of one command are in different shards: nothing was done");
@@ -216,7 +218,7 @@ static bool read_commands(struct guest *g)
     uint32_t at = 0;
     while (at < g->call.argc) {
         if (!relay_code_head(g->argv, g->call.argc, &at, &h)) return false;
-        add_command(g, g->argv + at, h.argc);
+        add_command(g, h.group, g->argv + at, h.argc);
         at += h.argc;
     }
     return g->call.db < STORE_DBS;
@@ -256,7 +258,7 @@ void relay_guest_begin(struct relay_front *rf, struct relay_letter *l)
         return;
     }
     STAT_ADD(rf->counts.guests, g->n);
-    g->deadline_ms = relay_now_ms() + atomic_load_explicit(&rf->relay->timeout_ms, memory_order_relaxed);
+    g->deadline_ms = relay_now_ms() + relay_timeout_ms(rf->relay);
     if (atomic_load_explicit(&rf->relay->server->loading, memory_order_acquire)) answer(g); /* nothing was tried */
     else start(g);
 }

@@ -90,7 +90,7 @@ void relay_message_write(struct relay_message *m)
 {
     struct wave *w = m->wave;
     struct relay_front *rf = w->rf;
-    const struct conn *c = w->conn;
+    const struct asker *a = &w->asker;
     uint32_t n = 0;
     rf->heads.len = 0;
     buf_room(&rf->heads, (size_t)m->n * RELAY_HEAD_BYTES); /* slices into it stay */
@@ -99,9 +99,9 @@ void relay_message_write(struct relay_message *m)
         const struct slice *argv = relay_wave_argv(w, m->requests[k]);
         add_arg(rf, n++, slice_of(rf->heads.p + rf->heads.len, RELAY_HEAD_BYTES));
         relay_code_add_head(&rf->heads, (struct relay_head){r->argc, w->asked[m->requests[k]].group});
-        for (uint32_t a = 0; a < r->argc; a++) add_arg(rf, n++, argv[a]);
+        for (uint32_t i = 0; i < r->argc; i++) add_arg(rf, n++, argv[i]);
     }
-    struct wirecall_request call = {.id = m->id, .flags = c->no_touch ? RELAY_NO_TOUCH : 0, .timeout_ms = atomic_load(&rf->relay->timeout_ms), .db = c->db, .resp = c->resp, .argc = n};
+    struct wirecall_request call = {.id = m->id, .flags = a->no_touch ? RELAY_NO_TOUCH : 0, .timeout_ms = a->timeout_ms, .db = a->db, .resp = a->resp, .argc = n};
     wirecall_add_request(&relay_peer(rf, m->peer)->frames, m->group, &call, rf->argv);
     m->sent_ms = w->round_ms;
     STAT_ADD(rf->counts.forwarded, m->n);

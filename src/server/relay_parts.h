@@ -1,5 +1,5 @@
 /* What the parts of the relay (server/relay.h) share: relay.c has its life and the threads' meeting points, relay_wave.c, relay_round.c and relay_message.c the waves of clients, relay_guest.c the requests of other nodes,
- * relay_code.c the messages, relay_node.c the real cluster.
+ * relay_call.c this node's own requests, relay_code.c the messages, relay_node.c the real cluster.
  *
  * Everything of a struct relay_front belongs to its front's thread, but for what is marked. */
 #pragma once
@@ -32,6 +32,7 @@ struct relay_cluster {
     void (*send)(void *ctx, uint64_t peer, struct slice frames);
 };
 
+struct call;
 struct relay_message;
 struct wave;
 struct guest;
@@ -64,6 +65,7 @@ struct relay_front {
     uint32_t *free_slots, n_free;
     uint32_t serial;
     struct wave *waves, *spare_waves;
+    struct call *calls, **last_call; /* that begin at the end of this turn */
     struct guest *guests, *spare_guests;
     struct slice *argv; /* scratch, for messages */
     uint32_t cap_argv;
@@ -113,6 +115,11 @@ void relay_wave_peer_down(struct relay_front *rf, uint64_t peer);
 void relay_wave_news(struct relay_front *rf); /* some hold may have its outcome */
 void relay_wave_time(struct relay_front *rf, int64_t now_ms);
 void relay_wave_fini(struct relay_front *rf);
+
+/* ---- relay_call.c */
+
+void relay_call_turn(struct relay_front *rf); /* begins those that were sent */
+void relay_call_fini(struct relay_front *rf);
 
 /* ---- relay_guest.c */
 

@@ -22,16 +22,17 @@ void relay_round_answer(struct wave *w, uint32_t i, struct slice reply)
     struct asked *a = &w->asked[i];
     a->state = ASKED_OVER;
     a->here = false;
+    a->fate = CALL_ANSWERED;
     a->at = w->replies.len;
     a->n = reply.n;
     buf_add_slice(&w->replies, reply);
 }
 
-static void __attribute__((format(printf, 3, 4))) answer_error(struct wave *w, uint32_t i, const char *fmt, ...)
+static void __attribute__((format(printf, 4, 5))) answer_error(struct wave *w, uint32_t i, enum call_fate fate, const char *fmt, ...)
 {
     struct relay_front *rf = w->rf;
     struct buf text = {0}, line = {0};
-    struct reply r = {.out = &line, .resp = w->conn->resp};
+    struct reply r = {.out = &line, .resp = w->asker.resp};
     va_list ap;
     va_start(ap, fmt);
     buf_vprintf(&text, fmt, ap);
@@ -39,7 +40,8 @@ static void __attribute__((format(printf, 3, 4))) answer_error(struct wave *w, u
     buf_add_byte(&text, '\0');
     reply_error(&r, text.p);
     relay_round_answer(w, i, buf_slice(&line));
-    stats_note_error(rf->relay->server, &rf->front->worker, buf_slice(&line));
+    w->asked[i].fate = (uint8_t)fate;
+    if (w->asker.conn) stats_note_error(rf->relay->server, &rf->front->worker, buf_slice(&line));
     buf_fini(&text);
     buf_fini(&line);
 }
@@ -48,13 +50,13 @@ void relay_round_uncertain(struct wave *w, uint32_t i)
 {
     STAT_ADD(w->rf->counts.uncertain, 1);
     w->asked[i].happened = true;
-    answer_error(w, i, "UNCERTAIN the leader of this key's shard was lost while the command was under way: it may have happened, or may yet");
+    answer_error(w, i, CALL_UNCERTAIN, "UNCERTAIN the leader of this key's shard was lost while the command was under way: it may have happened, or may yet");
 }
 
 static void answer_nobody(struct wave *w, uint32_t i)
 {
     STAT_ADD(w->rf->counts.timed_out, 1);
-    answer_error(w, i, "CLUSTERDOWN nobody leads the shard of this key: nothing was done");
+    answer_error(w, i, CALL_NOBODY, "CLUSTERDOWN nobody leads the shard of this key: nothing was done");
 }
 
 /* What can never run here or there; true if it was that. */
@@ -62,9 +64,9 @@ static bool refuse(struct wave *w, uint32_t i)
 {
     const struct request *r = relay_wave_request(w, i);
     const char *why = relay_unfit(r->cmd);
-    if (why) answer_error(w, i, "ERR %s is not available in a cluster: it %s", r->cmd->name, why);
-    else if (w->asked[i].group == SEATING_MIXED || w->asked[i].group == SEATING_NO_GROUP) answer_error(w, i, "CROSSSHARD keys of one command are in different shards: nothing was done");
-    else if (relay_args_bytes(relay_wave_argv(w, i), r->argc) > RELAY_ARGS_MAX) answer_error(w, i, "ERR the arguments of one command exceed 8 MiB, which a cluster does not take");
+    if (why) answer_error(w, i, CALL_ANSWERED, "ERR %s is not available in a cluster: it %s", r->cmd->name, why);
+    else if (w->asked[i].group == SEATING_MIXED || w->asked[i].group == SEATING_NO_GROUP) answer_error(w, i, CALL_ANSWERED, "CROSSSHARD keys of one command are in different shards: nothing was done");
+    else if (relay_args_bytes(relay_wave_argv(w, i), r->argc) > RELAY_ARGS_MAX) answer_error(w, i, CALL_ANSWERED, "ERR the arguments of one command exceed 8 MiB, which a cluster does not take");
     else return false;
     return true;
 }
@@ -117,7 +119,7 @@ static void settle_hold(struct wave *w, uint32_t k, enum seat_outcome outcome)
 
 void relay_round_unfold_whole(struct wave *w)
 {
-    struct buf *out = &w->conn->out;
+    struct buf *out = &w->asker.conn->out;
     relay_round_unfold(w, ASKED_UNDER_WAY);
     w->under_way = relay_wave_size(w);
     for (uint32_t i = 0; i < relay_wave_size(w); i++) add_here(w, i);
@@ -165,14 +167,14 @@ static void own_came_home(struct worker *worker, struct task *t)
 static void start_own(struct wave *w)
 {
     struct task *t = &w->own;
-    const struct conn *c = w->conn;
+    const struct asker *a = &w->asker;
     t->home = w->rf->front->worker.id;
-    t->session = w->conn;
+    t->session = a->conn;
     t->finish = own_came_home;
-    t->db = c->db;
-    t->resp = c->resp;
-    t->no_touch = c->no_touch;
-    t->stale = c->stale;
+    t->db = a->db;
+    t->resp = a->resp;
+    t->no_touch = a->no_touch;
+    t->stale = a->stale;
     t->out = &w->here_out;
     t->pos = 0;
     t->end = t->n_requests;
@@ -205,7 +207,7 @@ void relay_round_lose_holds(struct wave *w)
 
 bool relay_round_is_stale_read(const struct wave *w, const struct request *r)
 {
-    return w->conn->stale && r->cmd->flags & CMD_READONLY && r->kind == REQUEST_ONE && r->shard;
+    return w->asker.stale && r->cmd->flags & CMD_READONLY && r->kind == REQUEST_ONE && r->shard;
 }
 
 static uint64_t leader_of(struct wave *w, uint32_t group)
@@ -233,7 +235,7 @@ static uint64_t place_of(struct wave *w, uint32_t i)
     const struct asked *a = &w->asked[i];
     struct relay_front *rf = w->rf;
     if (unlikely(a->group >= META_GROUPS_MAX)) return NOWHERE; /* there is no map yet */
-    if (unlikely(w->conn->stale) && !a->struck && relay_round_is_stale_read(w, relay_wave_request(w, i))) return relay_wave_cluster(w)->self;
+    if (unlikely(w->asker.stale) && !a->struck && relay_round_is_stale_read(w, relay_wave_request(w, i))) return relay_wave_cluster(w)->self;
     struct relay_place *p = place_of_group(rf, a->group);
     if (p->round != rf->round) *p = (struct relay_place){rf->round, leader_of(w, a->group)};
     return p->node;
@@ -247,7 +249,7 @@ static void place(struct wave *w, uint32_t i)
     if (node == relay_wave_cluster(w)->self) {
         const struct request *r = relay_wave_request(w, i);
         add_here(w, i);
-        task_add(&w->own, w->rf->front->worker.engine, r->cmd, relay_wave_argv(w, i), r->argc);
+        task_add_to(&w->own, w->rf->front->worker.engine, a->group, r->cmd, relay_wave_argv(w, i), r->argc);
     } else if (!relay_message_add(relay_message_to(w, node, a->group), i)) {
         return;
     }
@@ -263,7 +265,7 @@ static void find_groups_again(struct wave *w)
         if (w->asked[i].state != ASKED_OPEN) continue;
         const struct request *r = relay_wave_request(w, i);
         task_clear(t);
-        uint32_t group = task_add(t, w->rf->front->worker.engine, r->cmd, relay_wave_argv(w, i), r->argc)->group;
+        uint32_t group = task_add_to(t, w->rf->front->worker.engine, r->group, r->cmd, relay_wave_argv(w, i), r->argc)->group;
         if (group == w->asked[i].group) continue;
         w->asked[i].group = group;
         w->asked[i].struck = false;
@@ -314,7 +316,7 @@ static void settle_lost(struct wave *w)
         if (w->asked[i].state != ASKED_LOST) continue;
         STAT_ADD(w->rf->counts.retried, 1);
         if (may_go_again(w, i)) w->asked[i].state = ASKED_OPEN;
-        else answer_error(w, i, "TRYAGAIN the leader of this key's shard changed in the middle of a pipeline: nothing was done");
+        else answer_error(w, i, CALL_NOBODY, "TRYAGAIN the leader of this key's shard changed in the middle of a pipeline: nothing was done");
     }
 }
 

@@ -1,4 +1,4 @@
-/* Waves of clients' requests: how they begin and end, and what happens to them.
+/* Waves of requests: how they begin and end, and what happens to them. Most are a connection's; those of this node itself are calls (relay_call.c).
  *
  * Most waves need no rounds (relay_round.c): when all requests are for groups that this node leads, they run as the connection's own task, and their replies are written where they belong. Such a wave is "whole". Only when
  * something comes in between, it is unfolded, and goes on in rounds. */
@@ -16,22 +16,21 @@ enum {
 
 /* ---- life */
 
-static struct wave *wave_new(struct conn *c, uint32_t end)
+static struct wave *wave_new(struct relay_front *rf, const struct asker *a, uint32_t first, uint32_t end)
 {
-    struct relay_front *rf = c->front->relay;
     struct wave *w = rf->spare_waves;
     if (w) rf->spare_waves = w->next;
     else w = mem_zalloc(sizeof *w);
     w->rf = rf;
-    w->conn = c;
-    w->first = c->batch->task.pos;
+    w->asker = *a;
+    w->first = first;
     w->end = end;
+    w->round_ms = relay_now_ms();
+    w->deadline_ms = w->round_ms + a->timeout_ms;
     w->next = rf->waves;
     w->back = &rf->waves;
     if (w->next) w->next->back = &w->next;
     rf->waves = w;
-    c->wave = w;
-    c->away = true;
     STAT_ADD(rf->counts.waves, 1);
     return w;
 }
@@ -85,7 +84,7 @@ static bool is_here(struct wave *w, const struct request *r, uint32_t *last_grou
 {
     const struct relay_cluster *c = relay_wave_cluster(w);
     if (relay_args_bytes(relay_wave_task(w)->args + r->first_arg, r->argc) > RELAY_ARGS_MAX || relay_unfit(r->cmd)) return false;
-    if (r->group == *last_group || (unlikely(w->conn->stale) && relay_round_is_stale_read(w, r))) return true;
+    if (r->group == *last_group || (unlikely(w->asker.stale) && relay_round_is_stale_read(w, r))) return true;
     if (r->group >= META_GROUPS_MAX || !c->serves(c->ctx, r->group)) return false;
     *last_group = r->group;
     return true;
@@ -108,7 +107,7 @@ static void whole_ran(struct wave *w)
     if (t->n_holds > w->first_hold && t->holds[t->n_holds - 1].bounced) {
         t->n_holds = --w->n_holds;
         t->pos--;
-        w->conn->out.len = w->n_holds > w->first_hold ? t->holds[w->n_holds - 1].reply_end : w->out_from;
+        w->asker.conn->out.len = w->n_holds > w->first_hold ? t->holds[w->n_holds - 1].reply_end : w->out_from;
     }
     STAT_ADD(w->rf->counts.here, w->n_holds - w->first_hold);
     if (t->pos > w->first) {
@@ -133,12 +132,12 @@ static void whole_came_home(struct worker *worker, struct task *t)
 static void start_whole(struct wave *w)
 {
     struct task *t = relay_wave_task(w);
-    conn_prepare_task(w->conn, w->end);
+    conn_prepare_task(w->asker.conn, w->end);
     t->finish = whole_came_home;
     w->whole = true;
     w->task = t;
     w->first_hold = w->next_hold = t->n_holds;
-    w->out_from = w->conn->out.len;
+    w->out_from = w->asker.conn->out.len;
     w->running = true;
     if (task_start(&w->rf->front->worker, t)) whole_ran(w);
 }
@@ -167,29 +166,43 @@ static bool go_on(struct wave *w)
 
 /* ---- the end */
 
+struct slice relay_wave_reply(const struct wave *w, uint32_t i)
+{
+    const struct asked *a = &w->asked[i];
+    return slice_of((a->here ? w->here_out.p : w->replies.p) + a->at, a->n);
+}
+
 static void put_replies(struct wave *w)
 {
-    struct buf *out = &w->conn->out;
-    for (uint32_t i = 0; i < relay_wave_size(w); i++) {
-        const struct asked *a = &w->asked[i];
-        buf_add(out, (a->here ? w->here_out.p : w->replies.p) + a->at, a->n);
-    }
+    for (uint32_t i = 0; i < relay_wave_size(w); i++) buf_add_slice(&w->asker.conn->out, relay_wave_reply(w, i));
     relay_wave_task(w)->pos = w->end;
 }
 
-/* The connection has its answers, and goes on. */
-static struct conn *end(struct wave *w)
+/* Who asked has the answers. */
+static void end(struct wave *w)
 {
-    struct conn *c = w->conn;
-    if (!w->whole && !w->forgotten) put_replies(w);
-    c->wave = NULL;
+    struct conn *c = w->asker.conn;
+    if (!c) relay_call_take(w->asker.call, w);
+    else if (!w->whole && !w->forgotten) put_replies(w);
+    if (c) c->wave = NULL;
     wave_put(w);
-    return c;
 }
 
 void relay_wave_go_on(struct wave *w)
 {
-    if (go_on(w)) conn_wave_over(end(w));
+    if (!go_on(w)) return;
+    struct asker a = w->asker;
+    end(w);
+    if (a.conn) conn_wave_over(a.conn);
+    else relay_call_over(a.call);
+}
+
+void relay_wave_start(struct relay_front *rf, const struct asker *a)
+{
+    struct wave *w = wave_new(rf, a, 0, a->task->n_requests);
+    relay_round_unfold(w, ASKED_OPEN);
+    relay_round_begin(w, w->round_ms);
+    relay_wave_go_on(w);
 }
 
 bool relay_wants(const struct conn *c, uint32_t request)
@@ -203,18 +216,21 @@ bool relay_wants(const struct conn *c, uint32_t request)
 
 bool relay_run(struct conn *c, uint32_t end_at)
 {
-    struct wave *w = wave_new(c, end_at);
-    int64_t now_ms = relay_now_ms();
-    w->round_ms = now_ms;
-    w->deadline_ms = now_ms + atomic_load_explicit(&w->rf->relay->timeout_ms, memory_order_relaxed);
+    struct relay_front *rf = c->front->relay;
+    struct task *t = &c->batch->task;
+    const struct asker a = {.conn = c, .task = t, .timeout_ms = relay_timeout_ms(rf->relay), .db = c->db, .resp = c->resp, .no_touch = c->no_touch, .stale = c->stale};
+    struct wave *w = wave_new(rf, &a, t->pos, end_at);
+    c->wave = w;
+    c->away = true;
     if (is_all_here(w)) {
         start_whole(w);
     } else {
         relay_round_unfold(w, ASKED_OPEN);
-        relay_round_begin(w, now_ms);
+        relay_round_begin(w, w->round_ms);
     }
     if (!go_on(w)) return false;
-    end(w)->away = false;
+    end(w);
+    c->away = false;
     return true;
 }
 
@@ -223,7 +239,8 @@ void relay_forget(struct conn *c)
     struct wave *w = c->wave;
     w->forgotten = true;
     if (w->running) return;
-    end(w)->away = false;
+    end(w);
+    c->away = false;
 }
 
 /* ---- what comes from elsewhere */
@@ -330,7 +347,7 @@ static bool is_vain(const struct relay_message *m, int64_t now_ms)
 
 static void check_time(struct wave *w, int64_t now_ms)
 {
-    int64_t limit_ms = relay_wave_stops(w) ? RELAY_STOP_MS : atomic_load_explicit(&w->rf->relay->timeout_ms, memory_order_relaxed);
+    int64_t limit_ms = relay_wave_stops(w) ? RELAY_STOP_MS : w->asker.timeout_ms;
     bool late = now_ms - w->round_ms > limit_ms;
     for (struct relay_message *m = w->messages, *next; m; m = next) {
         next = m->next;

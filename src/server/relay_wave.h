@@ -1,5 +1,6 @@
-/* A wave and its messages: what relay_wave.c (life, events), relay_round.c (rounds) and relay_message.c (messages to other nodes) share. */
+/* A wave and its messages: what relay_wave.c (life, events), relay_round.c (rounds), relay_message.c (messages to other nodes) and relay_call.c (waves of this node itself) share. */
 #pragma once
+#include "server/relay_call.h"
 #include "server/relay_parts.h"
 
 enum asked_state {
@@ -15,14 +16,26 @@ struct asked { /* a request of an unfolded wave */
     bool here;   /* its reply is in here_out, else in replies */
     bool happened; /* or may have: those before it cannot go again */
     bool struck; /* its group has bounced: it goes last, so that it holds up no others */
+    uint8_t fate; /* enum call_fate, when it is over */
     size_t at, n;
+};
+
+/* Who asks: a connection, or this node itself. */
+struct asker {
+    struct conn *conn; /* one of the two is NULL */
+    struct call *call;
+    struct task *task; /* has the requests */
+    uint32_t timeout_ms;
+    uint16_t db;
+    uint8_t resp;
+    bool no_touch, stale;
 };
 
 struct wave {
     struct wave *next, **back; /* of the front's, or of the spare ones */
     struct relay_front *rf;
-    struct conn *conn;
-    uint32_t first, end; /* requests of its batch */
+    struct asker asker;
+    uint32_t first, end; /* of its requests */
     bool whole;
     bool running;        /* its task is on its way */
     bool forgotten;
@@ -61,7 +74,7 @@ struct relay_message { /* under way to another node */
 };
 
 static inline const struct relay_cluster *relay_wave_cluster(const struct wave *w) { return &w->rf->relay->cluster; }
-static inline struct task *relay_wave_task(const struct wave *w) { return &w->conn->batch->task; }
+static inline struct task *relay_wave_task(const struct wave *w) { return w->asker.task; }
 static inline const struct request *relay_wave_request(const struct wave *w, uint32_t i) { return &relay_wave_task(w)->requests[w->first + i]; }
 static inline const struct slice *relay_wave_argv(const struct wave *w, uint32_t i) { return relay_wave_task(w)->args + relay_wave_request(w, i)->first_arg; }
 static inline uint32_t relay_wave_size(const struct wave *w) { return w->end - w->first; }
@@ -71,6 +84,13 @@ static inline bool relay_wave_stops(const struct wave *w) { return w->rf->front-
 /* ---- relay_wave.c */
 
 void relay_wave_go_on(struct wave *w); /* as far as it goes; it may end */
+void relay_wave_start(struct relay_front *rf, const struct asker *a); /* of this node itself: all its requests */
+struct slice relay_wave_reply(const struct wave *w, uint32_t i); /* of one that is over */
+
+/* ---- relay_call.c */
+
+void relay_call_take(struct call *c, const struct wave *w); /* the replies of its wave, which has ended */
+void relay_call_over(struct call *c);                       /* done */
 
 /* ---- relay_round.c */
 

@@ -47,7 +47,7 @@
 struct command_table *server_commands(void)
 {
     const struct command_family families[] = {
-        strings_family, keys_family, expiry_family, lists_family, hashes_family, sets_family,
+        strings_family, keys_family, groups_family, expiry_family, lists_family, hashes_family, sets_family,
         zsets_family, zpops_family, zranges_family, zstores_family, bits_family, hll_family, sort_family, restore_family,
         transactions_family, subscribe_family, connection_family, clients_family, configs_family,
         catalog_family, info_family, slowlog_family, latency_family, memory_family, debug_family, stats_family, admin_family, saves_family, durability_family,
@@ -59,7 +59,7 @@ struct command_table *server_commands(void)
 struct command_table *server_commands_changed(struct command (*row_of)(const struct command *live))
 {
     struct command_table *live = server_commands();
-    size_t n = command_count(live);
+    size_t n = command_rows(live);
     struct command *all = mem_alloc(n * sizeof *all);
     for (size_t i = 0; i < n; i++) all[i] = row_of(command_at(live, i));
     struct command_table *t = command_table_new(&(struct command_family){all, n}, 1);

@@ -117,9 +117,21 @@ static uint32_t first_visited(const struct engine *e, const struct command *c, c
     return c->class == CLASS_CURSOR && exec_cursor_parse(argv[1], e->route.shards, &position, &shard) ? shard : 0;
 }
 
+/* The seat of the group that was named. If there is none here it is shard 0, where nothing is admitted. */
+static void route_to_group(const struct engine *e, struct request *r)
+{
+    CHECK(e->route.seats && r->group != SEATING_NO_GROUP);
+    r->kind = REQUEST_ONE;
+    r->shard = atomic_load_explicit(&e->route.seats[r->group], memory_order_relaxed);
+}
+
 static __attribute__((noinline)) void find_other_shards(struct task *t, const struct engine *e, struct request *r, const struct slice *argv)
 {
     const struct command *c = r->cmd;
+    if (c->flags & CMD_OF_GROUP) {
+        route_to_group(e, r);
+        return;
+    }
     switch (c->class) {
     case CLASS_KEYED:
         if (c->needs_all && c->needs_all(argv, r->argc)) {
@@ -147,12 +159,13 @@ static __attribute__((noinline)) void find_other_shards(struct task *t, const st
 
 /* ---- in a cluster */
 
-/* The one group that all keys of a request are in. */
+/* The one group that all keys of a request are in, or that was named. */
 static __attribute__((noinline)) uint32_t find_group(const struct engine *e, const struct request *r, const struct slice *argv)
 {
     const struct command *c = r->cmd;
     const struct space_map *m = route_map(&e->route);
     uint32_t on_stack[KEYS_ON_STACK], *at = on_stack, group = SEATING_NO_GROUP;
+    if (c->flags & CMD_OF_GROUP) return r->group;
     if (c->class != CLASS_KEYED || c->inner_at || (c->needs_all && c->needs_all(argv, r->argc))) return SEATING_NO_GROUP;
     int n = command_keys(c, argv, r->argc, at, KEYS_ON_STACK);
     if (n <= 0) return SEATING_NO_GROUP;
@@ -223,19 +236,25 @@ static inline void find_shards(struct task *t, const struct engine *e, struct re
     if (unlikely(e->seating != NULL)) r->group = find_group(e, r, argv);
 }
 
-struct request *task_add(struct task *t, const struct engine *e, const struct command *cmd, const struct slice *argv, uint32_t argc)
+struct request *task_add_to(struct task *t, const struct engine *e, uint32_t group, const struct command *cmd, const struct slice *argv, uint32_t argc)
 {
     t->requests = grown(t->requests, &t->cap_requests, t->n_requests + 1, sizeof *t->requests);
     t->args = grown(t->args, &t->cap_args, t->n_args + argc, sizeof *t->args);
     struct request *r = &t->requests[t->n_requests++];
     r->cmd = cmd;
     r->flaw = 0;
+    r->group = group;
     r->first_arg = t->n_args;
     r->argc = argc;
     memcpy(t->args + t->n_args, argv, argc * sizeof *argv);
     t->n_args += argc;
     if (cmd) find_shards(t, e, r, argv);
     return r;
+}
+
+struct request *task_add(struct task *t, const struct engine *e, const struct command *cmd, const struct slice *argv, uint32_t argc)
+{
+    return task_add_to(t, e, SEATING_NO_GROUP, cmd, argv, argc);
 }
 
 static void init_empty(struct task *t, void (*fn)(struct worker *w, struct task *t))

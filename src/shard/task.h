@@ -27,7 +27,7 @@ struct request {
     uint32_t shard;           /* REQUEST_ONE: it; of a command that visits shards: the first */
     uint32_t first_shard, n_shards; /* REQUEST_MANY */
     uint32_t first_hash, n_hashes;  /* REQUEST_MANY: of its keys, in task->hashes */
-    uint32_t group;           /* in a cluster (shard/seating.h) */
+    uint32_t group;           /* in a cluster (shard/seating.h): that of its keys, or the one that was named */
     uint8_t kind;
     uint8_t flaw;             /* 0: fine; else the connection's reason not to run it */
     bool have_hash;
@@ -73,6 +73,8 @@ struct task {
 
 /* Adds a request with these arguments (slices are copied, bytes are not) and finds its shards. */
 struct request *task_add(struct task *t, const struct engine *e, const struct command *cmd, const struct slice *argv, uint32_t argc);
+/* The same for a command that may be a group's own (CMD_OF_GROUP): it goes to this group. Others go to that of their keys. */
+struct request *task_add_to(struct task *t, const struct engine *e, uint32_t group, const struct command *cmd, const struct slice *argv, uint32_t argc);
 /* As task_add for a request whose shards are the union of others': start empty, add shards, then sort. */
 void task_add_shard(struct task *t, struct request *r, uint32_t shard);
 void task_add_all_shards(struct task *t, struct request *r, const struct engine *e);
