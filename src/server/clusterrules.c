@@ -8,6 +8,7 @@
 #include "command/families.h"
 #include "server/families.h"
 #include "server/server.h"
+#include "server/wide.h"
 
 /* Commands without keys that a node answers. Whatever is not here would have to ask all groups, or promises what a single node cannot keep: dumps are not how a cluster keeps its data. */
 static const char *const answered_here[] = {
@@ -36,6 +37,7 @@ static bool is_among(const char *name, const char *const *names, size_t n)
 
 enum clusterrule clusterrules_of(const struct command *c)
 {
+    if (wide_has(c)) return CLUSTERRULE_WIDE;
     if (c->class != CLASS_KEYED) return IS_AMONG(c->name, answered_here) ? CLUSTERRULE_HERE : CLUSTERRULE_REFUSED;
     if (c->flags & CMD_BLOCKING || IS_AMONG(c->name, not_relayed)) return CLUSTERRULE_REFUSED;
     return c->needs_all ? CLUSTERRULE_NARROW : CLUSTERRULE_RELAYED;
@@ -83,6 +85,7 @@ static struct command row_of(const struct command *live)
         CHECK(live_row(live)->fn == live->fn);
         row.fn = cmd_narrow;
         break;
+    case CLUSTERRULE_WIDE: wide_make_row(&row); break;
     case CLUSTERRULE_REFUSED:
         row.fn = cmd_refused;
         row.class = CLASS_LOCAL;

@@ -15,6 +15,7 @@
 #include "server/stats.h"
 #include "server/subscribe.h"
 #include "server/transactions.h"
+#include "server/wide.h"
 #include "shard/dumper.h"
 #include "shard/journal.h"
 
@@ -488,20 +489,22 @@ static uint32_t admitted_run(struct conn *c, bool *wait)
     return i - t->pos;
 }
 
-/* In a cluster: of n requests from pos on, how many go the way of the first, by relay or not. */
+/* In a cluster: of n requests from pos on, how many go the way of the first: by relay, here, or alone. */
 static uint32_t one_way(const struct conn *c, uint32_t n)
 {
     uint32_t pos = c->batch->task.pos, i = 1;
+    if (wide_wants(c, pos)) return 1;
     bool by_relay = relay_wants(c, pos);
-    while (i < n && relay_wants(c, pos + i) == by_relay) i++;
+    while (i < n && relay_wants(c, pos + i) == by_relay && !wide_wants(c, pos + i)) i++;
     return i;
 }
 
 /* Runs requests [pos, end), which go one way. False: the connection is away. */
 static bool run_requests(struct conn *c, uint32_t end)
 {
-    if (likely(!server_of(c)->relay) || !relay_wants(c, c->batch->task.pos)) return run_task(c, end);
-    return relay_run(c, end);
+    if (likely(!server_of(c)->relay)) return run_task(c, end);
+    if (unlikely(wide_wants(c, c->batch->task.pos))) return wide_run(c);
+    return relay_wants(c, c->batch->task.pos) ? relay_run(c, end) : run_task(c, end);
 }
 
 /* One step through the batch. False: stop for now (away, waiting, paused, closing). */

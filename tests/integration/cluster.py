@@ -1,6 +1,6 @@
 """Nodes of a cluster as real processes, for tests that do to them what happens to machines: they are killed, paused, started again, run out of disk, come and go.
 
-The fixture `cluster` (test_cluster.py) has three nodes that answer; `make_cluster(...)` starts one as a test wants it."""
+The fixture `cluster` has three nodes that answer; `make_cluster(...)` starts one as a test wants it. Tests import both from here."""
 import os
 import random
 import re
@@ -8,6 +8,8 @@ import signal
 import socket
 import subprocess
 import time
+
+import pytest
 
 from clusterload import Link, Lost, Refused
 from conftest import PATIENCE, SHERD, Process, clean_env
@@ -188,6 +190,24 @@ class Cluster:
         done = subprocess.run([SHERD, "cluster", *map(str, words)], capture_output=True, text=True, timeout=60 * PATIENCE, env=clean_env())
         assert done.returncode == 0, f"sherd cluster {words}: {done.stdout}{done.stderr}"
         return done.stdout
+
+
+@pytest.fixture
+def make_cluster(processes):
+    made = []
+
+    def make(**options):
+        made.append(Cluster(processes, **options))
+        return made[-1]
+
+    yield make
+    for c in made:
+        c.end()
+
+
+@pytest.fixture
+def cluster(make_cluster):
+    return make_cluster()
 
 
 def tables(text):

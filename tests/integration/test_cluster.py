@@ -7,28 +7,10 @@ import time
 
 import pytest
 
-from cluster import SPREAD, Cluster, wait_for
+from cluster import SPREAD, cluster, make_cluster, wait_for  # noqa: F401, two of them fixtures
 from clusterload import Link, Load, Refused, read_all
 
 LED_AGAIN_SECONDS = 10  # far more than it takes: nothing is measured here
-
-
-@pytest.fixture
-def make_cluster(processes):
-    made = []
-
-    def make(**options):
-        made.append(Cluster(processes, **options))
-        return made[-1]
-
-    yield make
-    for c in made:
-        c.end()
-
-
-@pytest.fixture
-def cluster(make_cluster):
-    return make_cluster()
 
 
 def check_went_on(load, span, what):

@@ -10,7 +10,7 @@
 #include "server/clusterrules.h"
 #include "server/server.h"
 
-static const char *const rule_words[] = {"relayed", "narrow", "here", "refused"};
+static const char *const rule_words[] = {"relayed", "narrow", "wide", "here", "refused"};
 
 static enum clusterrule rule(const char *name)
 {
@@ -26,9 +26,10 @@ static enum clusterrule rule(const char *name)
 static void every_command_has_one_rule_and_its_row_keeps_it(void **state)
 {
     struct command_table *live = server_commands(), *node = clusterrules_commands();
-    unsigned n[4] = {0};
+    unsigned n[CLUSTERRULE_REFUSED + 1] = {0};
     assert_int_equal(command_count(live), command_count(node));
-    for (size_t i = 0; i < command_count(live); i++) {
+    assert_int_equal(command_rows(live), command_rows(node));
+    for (size_t i = 0; i < command_rows(live); i++) {
         const struct command *a = command_at(live, i), *b = command_at(node, i);
         enum clusterrule r = clusterrules_of(a);
         assert_string_equal(a->name, b->name);
@@ -37,10 +38,11 @@ static void every_command_has_one_rule_and_its_row_keeps_it(void **state)
         if (r == CLUSTERRULE_RELAYED || r == CLUSTERRULE_NARROW) assert_true(keyed && b->class == CLASS_KEYED && !(b->flags & CMD_BLOCKING));
         if (r == CLUSTERRULE_RELAYED) assert_true(b->fn == a->fn && !b->needs_all);
         if (r == CLUSTERRULE_NARROW) assert_true(b->fn != a->fn && b->needs_all);
+        if (r == CLUSTERRULE_WIDE) assert_true(b->class == CLASS_LOCAL && b->fn != a->fn && b->flags & CMD_NO_MULTI);
         if (r == CLUSTERRULE_HERE && (a->flags & CMD_WRITE || a->class == CLASS_ALL || a->class == CLASS_SPACE)) fail_msg("%s would change or hold shards", a->name);
         if (r == CLUSTERRULE_REFUSED && (b->class != CLASS_LOCAL || b->fn == a->fn || b->flags & CMD_WRITE || b->keys || b->first_key)) fail_msg("%s is refused, but its row is not", a->name);
     }
-    for (int r = 0; r < 4; r++) {
+    for (int r = 0; r <= CLUSTERRULE_REFUSED; r++) {
         if (n[r] == 0) fail_msg("no command is %s", rule_words[r]);
     }
     assert_int_equal(n[CLUSTERRULE_NARROW], 3); /* SORT, SORT_RO, MEMORY */
@@ -56,9 +58,10 @@ static void classes_of_commands_have_the_rules_that_the_documentation_says(void 
     } expected[] = {
         {CLUSTERRULE_RELAYED, {"get", "set", "mset", "del", "incr", "lpush", "hset", "zadd", "sadd", "pfadd", "setbit", "rename", "copy", "restore", "expire", "object", "zunionstore", "move"}},
         {CLUSTERRULE_NARROW, {"sort", "sort_ro", "memory"}},
+        {CLUSTERRULE_WIDE, {"dbsize", "keys", "randomkey", "flushdb", "flushall", "swapdb"}},
         {CLUSTERRULE_HERE, {"ping", "select", "info", "cluster", "config", "client", "hello", "command", "shutdown", "stats.shards", "publish", "spublish", "subscribe", "psubscribe", "ssubscribe", "unsubscribe", "pubsub"}},
         {CLUSTERRULE_REFUSED, {"multi", "exec", "discard", "watch", "unwatch", "blpop", "bzpopmin", "blmove", "wait", "space.set", "space.list", "range.get", "range.exec", "range.map", "bucket.get",
-                               "snapshot.publish", "snapshot.export", "save", "bgsave", "bgrewriteaof", "swapdb", "flushall", "flushdb", "dbsize", "keys", "scan", "randomkey", "debug", "health"}},
+                               "snapshot.publish", "snapshot.export", "save", "bgsave", "bgrewriteaof", "scan", "debug", "health"}},
     };
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
         for (size_t k = 0; k < 32 && expected[i].names[k]; k++) {
