@@ -7,10 +7,12 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cluster/intents.h"
 #include "cluster/meta.h"
 #include "cluster/seatapply.h"
 #include "cluster/seatentry.h"
 #include "cluster/seatfate.h"
+#include "cluster/txncmd.h"
 #include "shard/engine.h"
 
 enum {
@@ -38,6 +40,7 @@ struct seat {
     struct buf pending; /* ops of the running command */
     uint64_t served;    /* the reign that commands are admitted in */
     struct seatapply apply;
+    struct intents *intents; /* of the reign */
 
     pthread_mutex_t lock; /* what follows, to the next remark */
     bool leads;           /* a reign is under way */
@@ -98,22 +101,44 @@ static void soil(struct seat *seat)
     atomic_store(&seat->all->dirty, true);
 }
 
-/* A replica that does not rule never deletes a key by itself. */
+static bool keeps(void *ctx, uint16_t db, struct slice key) { return intents_keeps(ctx, db, key); }
+
+/* A replica that does not rule never deletes a key by itself; nor does one that does, if a transaction has it. */
 static bool set_rule(const struct seat *seat)
 {
-    bool serves = seat && atomic_load(&seat->serves);
-    if (seat) seat->shard->store->lazy_expire_paused = !serves;
+    if (!seat) return false;
+    bool serves = atomic_load(&seat->serves);
+    struct store *store = seat->shard->store;
+    store->lazy_expire_paused = !serves;
+    store->keeps = serves && unlikely(intents_any(seat->intents)) ? keeps : NULL;
+    store->keeps_ctx = seat->intents;
     return serves;
+}
+
+/* What transactions have locked waits for them. */
+static bool is_unlocked(const struct seat *seat, const struct task *t, const struct request *r)
+{
+    if (likely(!intents_any(seat->intents))) return true;
+    return txncmd_admits(seat->intents, seat->all->o.engine->commands, r->cmd, t->args + r->first_arg, r->argc, t->db, seat->shard->store->now_ms);
 }
 
 static bool admits(void *ctx, const struct task *t, const struct request *r, const struct shard *shard)
 {
     const struct seat *seat = of_shard(ctx, shard);
     if (!seat || seat->group != r->group) return false;
-    return set_rule(seat) || (t->stale && r->cmd->flags & CMD_READONLY && seatapply_is_whole(&seat->apply));
+    bool serves = set_rule(seat);
+    if (t->stale && r->cmd->flags & CMD_READONLY) return serves || seatapply_is_whole(&seat->apply);
+    return serves && is_unlocked(seat, t, r);
 }
 
-static bool rules(void *ctx, const struct shard *shard) { return set_rule(of_shard(ctx, shard)); }
+static bool rules(void *ctx, const struct shard *shard)
+{
+    const struct seat *seat = of_shard(ctx, shard);
+    if (seat) intents_sweep(seat->intents, shard->store->now_ms);
+    return set_rule(seat);
+}
+
+static struct intents *intents(void *ctx, const struct shard *shard) { return of_shard(ctx, shard)->intents; }
 
 static void on_op(void *ctx, const struct op *op)
 {
@@ -257,6 +282,7 @@ static void apply(struct seat *seat, struct seat_mail *m)
 
 static void begin_to_serve(struct seat *seat, struct seat_mail *m)
 {
+    intents_begin(seat->intents, seat->shard->store, seat->shard->store->now_ms);
     pthread_mutex_lock(&seat->lock);
     if (seat->leads && seat->reign == m->reign && !seat->spoilt) {
         seat->served = m->reign;
@@ -687,7 +713,7 @@ struct seats *seats_new(const struct seats_options *options)
     s->table = mem_zalloc(META_GROUPS_MAX * sizeof *s->table);
     s->by_group = mem_zalloc(META_GROUPS_MAX * sizeof *s->by_group);
     s->by_shard = mem_zalloc(options->engine->route.shards * sizeof *s->by_shard);
-    s->seating = (struct seating){.ctx = s, .admits = admits, .ran = ran, .rules = rules, .settle = settle};
+    s->seating = (struct seating){.ctx = s, .admits = admits, .ran = ran, .rules = rules, .settle = settle, .intents = intents};
     options->engine->seating = &s->seating;
     options->engine->route.seats = s->table;
     return s;
@@ -716,6 +742,7 @@ int seats_add(struct seats *s, uint32_t group)
     seat->expected = 1;
     pthread_mutex_init(&seat->lock, NULL);
     seatapply_init(&seat->apply, e->stores[i]);
+    seat->intents = intents_new(e->random);
     pthread_mutex_lock(&s->lock);
     s->by_group[group] = seat;
     pthread_mutex_unlock(&s->lock);
@@ -732,6 +759,7 @@ static void leave(struct seat *seat, struct seat_mail *m)
     seatapply_empty(&seat->apply);
     store->on_op = NULL;
     store->lazy_expire_paused = false;
+    store->keeps = NULL;
     atomic_store(&seat->all->by_shard[seat->shard->id], NULL);
 }
 
@@ -758,6 +786,7 @@ static void free_seat(struct seat *seat)
     drop_batches(seat);
     seatfate_fini(&seat->fate);
     seatapply_fini(&seat->apply);
+    intents_free(seat->intents);
     buf_fini(&seat->pending);
     pthread_mutex_destroy(&seat->lock);
     mem_free(seat);

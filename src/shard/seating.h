@@ -11,6 +11,7 @@
 
 #include "shard/task.h"
 
+struct intents;
 struct seat;
 
 /* A request's group, besides numbers of groups: */
@@ -41,4 +42,6 @@ struct seating {
     bool (*rules)(void *ctx, const struct shard *s);
     /* Under the token: that is over. Also after anything else that was no request and may have changed the store. */
     void (*settle)(void *ctx, const struct shard *s);
+    /* Under the token, for a command that was admitted: the locks of transactions in its group (cluster/intents.h). */
+    struct intents *(*intents)(void *ctx, const struct shard *s);
 };

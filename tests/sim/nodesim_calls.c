@@ -151,6 +151,12 @@ static void settle(void *ctx, const struct shard *s)
     n->real->settle(n->real->ctx, s);
 }
 
+static struct intents *intents(void *ctx, const struct shard *s)
+{
+    struct nodesim_node *n = ctx;
+    return n->real->intents(n->real->ctx, s);
+}
+
 /* In the middle of a command, when its ops are in the store and nobody has taken them: the worker stands still for a while, and the world goes on. Often just then its node loses the group. */
 static void stand_still(void *ctx, const struct task *t, const struct exec *x, uint64_t ticks)
 {
@@ -303,7 +309,7 @@ void nodesim_make_seats(struct nodesim_node *n)
                               .ctx = n};
     n->seats = seats_new(&o);
     n->real = n->engine->seating;
-    n->seating = (struct seating){.ctx = n, .admits = admits, .ran = ran, .rules = rules, .settle = settle};
+    n->seating = (struct seating){.ctx = n, .admits = admits, .ran = ran, .rules = rules, .settle = settle, .intents = intents};
     n->engine->seating = &n->seating;
     n->engine->hooks.slow = stand_still;
     n->engine->hooks.ctx = n;

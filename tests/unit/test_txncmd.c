@@ -1,0 +1,818 @@
+/* Transactions over two groups, step by step, on two real seats of one engine. Raft is the test's: what is proposed is committed when the test says so, and a reign ends and begins anew as if another node had led in between. */
+#include "rig.h"
+
+#include <errno.h>
+
+#include "cluster/intentcode.h"
+#include "cluster/intents.h"
+#include "cluster/seat.h"
+#include "cluster/seatapply.h"
+#include "cluster/seatentry.h"
+#include "dump/dumpfile.h"
+#include "log/opcode.h"
+#include "shard/scratch.h"
+#include "store/image.h"
+
+enum { A = 2, B = 3, GROUPS_END = 4, LOG_MAX = 256 };
+
+struct log {
+    struct buf data[LOG_MAX]; /* from index 1; empty: a barrier */
+    uint64_t terms[LOG_MAX];
+    uint64_t last, handed, term, round;
+    bool leads;
+    struct store *twin; /* what a follower has */
+    struct seatapply twin_apply;
+};
+
+static struct {
+    struct rig *rig;
+    struct worker *w;
+    struct seats *seats;
+    struct log logs[GROUPS_END];
+    struct buf out; /* the last reply */
+    char keys[GROUPS_END][4][16]; /* of each group some */
+    uint32_t refills;
+} sc;
+
+/* ---- Raft */
+
+static void wake(void *ctx) {}
+static void told(void *ctx) {}
+static void refill(void *ctx, uint32_t group) { sc.refills++; }
+static void ask_round(void *ctx, uint32_t group, uint64_t round) { sc.logs[group].round = round; }
+
+static uint64_t append(struct log *l, struct slice data)
+{
+    assert_true(++l->last < LOG_MAX);
+    buf_add_slice(&l->data[l->last], data);
+    l->terms[l->last] = l->term;
+    return l->last;
+}
+
+static int propose(void *ctx, uint32_t group, uint64_t term, struct slice data, uint64_t *index)
+{
+    struct log *l = &sc.logs[group];
+    if (!l->leads || term != l->term) return -EPERM;
+    *index = append(l, data);
+    return 0;
+}
+
+static void work(void)
+{
+    for (int i = 0; i < 8; i++) {
+        engine_receive(sc.w);
+        task_pump(sc.w);
+    }
+}
+
+static void hand(uint32_t group)
+{
+    struct log *l = &sc.logs[group];
+    while (l->handed < l->last) {
+        uint64_t i = ++l->handed, index = i - 1, term = l->terms[i - 1];
+        struct raftnode_entry e = {.index = i, .term = l->terms[i], .type = l->data[i].len ? RAFTNODE_COMMAND : RAFTNODE_BARRIER, .data = buf_slice(&l->data[i])};
+        struct buf gathered = {0};
+        seatapply_add(&gathered, &e);
+        seatapply_entries(&l->twin_apply, buf_slice(&gathered), &index, &term);
+        buf_fini(&gathered);
+        seats_committed(sc.seats, group, &e, 1);
+    }
+}
+
+/* Everything that was proposed is committed, everybody confirmed. */
+static void settle(void)
+{
+    for (int i = 0; i < 3; i++) {
+        seats_turn(sc.seats, 1000);
+        seats_tell(sc.seats);
+        for (uint32_t g = A; g <= B; g++) {
+            hand(g);
+            if (sc.logs[g].round) seats_confirmed(sc.seats, g, sc.logs[g].round, sc.logs[g].leads ? 0 : -EPERM);
+        }
+        work();
+    }
+}
+
+static void lead(uint32_t group)
+{
+    struct log *l = &sc.logs[group];
+    l->term++;
+    append(l, SLICE(""));
+    hand(group);
+    l->leads = true;
+    seats_role(sc.seats, group, RAFTNODE_LEADER, l->term, 1);
+    work();
+}
+
+/* Another led in between. */
+static void lead_anew(uint32_t group)
+{
+    settle();
+    sc.logs[group].leads = false;
+    seats_role(sc.seats, group, RAFTNODE_FOLLOWER, sc.logs[group].term + 1, 2);
+    lead(group);
+}
+
+/* ---- life */
+
+static void find_keys(void)
+{
+    const struct space_map *m = route_map(&sc.rig->engine->route);
+    uint32_t n[GROUPS_END] = {0};
+    for (int i = 0; n[A] < 4 || n[B] < 4; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "k%d", i);
+        uint32_t g = spaces_shard(m, slice_str(key), keyhash(slice_str(key), sc.rig->engine->route.seed));
+        if (n[g] < 4) snprintf(sc.keys[g][n[g]++], sizeof sc.keys[g][0], "%s", key);
+    }
+}
+
+static int set_up(void **state)
+{
+    memset(&sc, 0, sizeof sc);
+    sc.rig = rig_new(1, 4);
+    sc.w = sc.rig->workers[0];
+    sc.w->now_ms = 1000000;
+    const struct hash_desc halves[] = {{.id = 1, .generation = 1, .shard = A, .first = 0, .last = UINT64_MAX / 2}, {.id = 2, .generation = 1, .shard = B, .first = UINT64_MAX / 2 + 1, .last = UINT64_MAX}};
+    sc.seats = seats_new(&(struct seats_options){.engine = sc.rig->engine, .raft = {NULL, wake, propose, ask_round}, .now = 1000, .refill = refill, .told = told});
+    engine_set_map(sc.rig->engine, NULL, spaces_new(&sc.rig->engine->route, SPACE_BUCKET, halves, 2, 1));
+    for (uint32_t g = A; g <= B; g++) {
+        sc.logs[g].twin = store_new(sc.rig->engine->route.seed, &sc.rig->engine->limits, 7);
+        seatapply_init(&sc.logs[g].twin_apply, sc.logs[g].twin);
+        assert_int_equal(seats_add(sc.seats, g), 0);
+    }
+    work();
+    lead(A);
+    lead(B);
+    find_keys();
+    return 0;
+}
+
+static struct store *store_of(uint32_t group)
+{
+    struct seat_info info;
+    assert_true(seats_look(sc.seats, group, &info));
+    return sc.rig->engine->stores[info.shard];
+}
+
+static struct intents *intents_of(uint32_t group)
+{
+    struct seat_info info;
+    assert_true(seats_look(sc.seats, group, &info));
+    const struct seating *s = sc.rig->engine->seating;
+    return s->intents(s->ctx, &sc.rig->engine->shards[info.shard]);
+}
+
+/* Followers have what the leader has. */
+static int tear_down(void **state)
+{
+    settle();
+    assert_int_equal(sc.refills, 0);
+    for (uint32_t g = A; g <= B; g++) {
+        intents_check(intents_of(g));
+        assert_int_equal(store_digest(store_of(g)), store_digest(sc.logs[g].twin));
+    }
+    seats_free(sc.seats);
+    for (uint32_t g = A; g <= B; g++) {
+        seatapply_fini(&sc.logs[g].twin_apply);
+        store_free(sc.logs[g].twin);
+        for (uint64_t i = 1; i <= sc.logs[g].last; i++) buf_fini(&sc.logs[g].data[i]);
+    }
+    buf_fini(&sc.out);
+    rig_free(sc.rig);
+    return 0;
+}
+
+/* ---- asking */
+
+static struct hold run(uint32_t group, uint16_t db, const struct slice *argv, uint32_t argc)
+{
+    struct task t = {.resp = 2, .db = db, .out = &sc.out};
+    const struct command *cmd = command_find_any(sc.rig->table, argv[0]);
+    assert_non_null(cmd);
+    sc.out.len = 0;
+    task_add_to(&t, sc.rig->engine, group, cmd, argv, argc);
+    t.end = 1;
+    assert_true(task_start(sc.w, &t));
+    assert_int_equal(t.n_holds, 1);
+    struct hold h = t.holds[0];
+    task_fini(&t);
+    return h;
+}
+
+/* Words at blanks; %B in their place is the next of bytes. */
+static uint32_t split(char *text, const struct slice *bytes, struct slice argv[RIG_WORDS_MAX])
+{
+    uint32_t argc = 0, used = 0;
+    for (char *save, *word = strtok_r(text, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
+        assert_true(argc < RIG_WORDS_MAX);
+        argv[argc++] = strcmp(word, "%B") == 0 ? bytes[used++] : slice_str(word);
+    }
+    return argc;
+}
+
+static struct hold ask(uint32_t group, const struct slice *bytes, const char *text)
+{
+    char copy[512];
+    struct slice argv[RIG_WORDS_MAX];
+    snprintf(copy, sizeof copy, "%s", text);
+    return run(group, 0, argv, split(copy, bytes, argv));
+}
+
+static void has_answer(const struct hold *h, const char *reply)
+{
+    assert_false(h->bounced);
+    settle();
+    assert_int_equal(seat_outcome(h), SEAT_DONE);
+    if (!slice_eq(buf_slice(&sc.out), slice_str(reply))) fail_msg("got %.*s\n  expected %s", (int)sc.out.len, sc.out.p, reply);
+}
+
+#define SAY(group, reply, ...) \
+    do { \
+        char say_text[512]; \
+        snprintf(say_text, sizeof say_text, __VA_ARGS__); \
+        struct hold say_hold = ask(group, NULL, say_text); \
+        has_answer(&say_hold, reply); \
+    } while (0)
+
+#define BOUNCES(group, ...) \
+    do { \
+        char say_text[512]; \
+        snprintf(say_text, sizeof say_text, __VA_ARGS__); \
+        assert_true(ask(group, NULL, say_text).bounced); \
+    } while (0)
+
+#define GONE "-TXNGONE its reservations are gone\r\n"
+#define BUSY "-TXNBUSY a key is taken by another transaction\r\n"
+
+/* ---- the parts of a transaction */
+
+static const char *next_line(const char *p) { return strstr(p, "\r\n") + 2; }
+
+/* Reserves one key; the token comes into out, and the entry's bytes (borrowed until the next command; none: n is 0). */
+static struct slice fetch(uint32_t group, const char *id, char use, const char *key, char token[TXNCMD_TOKEN_BYTES + 1])
+{
+    char text[128];
+    snprintf(text, sizeof text, "txn.fetch %s NOWAIT 1 0 %c %s", id, use, key);
+    struct hold h = ask(group, NULL, text);
+    assert_false(h.bounced);
+    settle();
+    assert_int_equal(seat_outcome(&h), SEAT_DONE);
+    buf_add_byte(&sc.out, '\0');
+    assert_memory_equal(sc.out.p, "*2\r\n$16\r\n", 9);
+    memcpy(token, sc.out.p + 9, TXNCMD_TOKEN_BYTES);
+    token[TXNCMD_TOKEN_BYTES] = 0;
+    const char *entry = next_line(sc.out.p + 9);
+    long n = strtol(entry + 1, NULL, 10);
+    return n < 0 ? SLICE("") : slice_of(next_line(entry), (size_t)n);
+}
+
+static void set_op(struct buf *ops, const char *key, const char *value)
+{
+    struct buf op = {0};
+    opcode_write(&op, &(struct op){.kind = OP_SET, .key = slice_str(key), .value = slice_str(value)});
+    txncmd_add_op(ops, buf_slice(&op));
+    buf_fini(&op);
+}
+
+static void prepare(uint32_t group, const char *id, const char *token, struct slice ops, const char *reply)
+{
+    char text[128];
+    snprintf(text, sizeof text, "txn.prepare %s %s %d %%B", id, token, B);
+    struct hold h = ask(group, &ops, text);
+    has_answer(&h, reply);
+}
+
+static void decide(uint32_t group, const char *id, const char *token, struct slice ops, const char *reply)
+{
+    char text[128];
+    snprintf(text, sizeof text, "txn.decide %s %s 1 %d %%B", id, token, A);
+    struct hold h = ask(group, &ops, text);
+    has_answer(&h, reply);
+}
+
+/* Both keys are fetched for writing, and A's part is prepared; ops[A] and ops[B] are what is written. */
+struct half {
+    char token[GROUPS_END][TXNCMD_TOKEN_BYTES + 1];
+    struct buf ops[GROUPS_END];
+    const char *id, *key[GROUPS_END];
+};
+
+static void half_fetch(struct half *h, const char *id)
+{
+    *h = (struct half){.id = id};
+    for (uint32_t g = A; g <= B; g++) {
+        h->key[g] = sc.keys[g][0];
+        fetch(g, id, 'w', h->key[g], h->token[g]);
+        set_op(&h->ops[g], h->key[g], "new");
+    }
+}
+
+static void half_prepare(struct half *h, const char *id)
+{
+    half_fetch(h, id);
+    prepare(A, id, h->token[A], buf_slice(&h->ops[A]), "+OK\r\n");
+}
+
+static void half_fini(struct half *h)
+{
+    for (uint32_t g = A; g <= B; g++) buf_fini(&h->ops[g]);
+}
+
+/* ---- a transaction as a coordinator makes it: RENAME from one group to the other, on a scratch store */
+
+struct sorted_ops {
+    struct buf ops[GROUPS_END];
+};
+
+static void sort_op(void *ctx, uint16_t db, struct slice key, struct slice op)
+{
+    struct sorted_ops *to = ctx;
+    const struct engine *e = sc.rig->engine;
+    txncmd_add_op(&to->ops[spaces_shard(route_map(&e->route), key, keyhash(key, e->route.seed))], op);
+}
+
+static void a_value_goes_from_one_group_to_another_and_nobody_sees_half_of_it(void **state)
+{
+    char token[GROUPS_END][TXNCMD_TOKEN_BYTES + 1];
+    const char *from = sc.keys[A][0], *to = sc.keys[B][0];
+    struct scratch *scratch = scratch_new(sc.rig->engine);
+    struct sorted_ops sorted = {0};
+    struct buf reply = {0};
+    SAY(A, ":3\r\n", "rpush %s x y z", from);
+    SAY(B, "+OK\r\n", "set %s old", to);
+    assert_true(scratch_put(scratch, fetch(A, "t1", 'w', from, token[A])));
+    assert_true(scratch_put(scratch, fetch(B, "t1", 'w', to, token[B])));
+    const struct slice argv[] = {SLICE("rename"), slice_str(from), slice_str(to)};
+    scratch_run(scratch, sc.w, &(struct scratch_request){.cmd = command_find(sc.rig->table, argv[0]), .argv = argv, .argc = 3, .resp = 2, .now_ms = sc.w->now_ms}, &reply);
+    assert_true(slice_eq(buf_slice(&reply), SLICE("+OK\r\n")));
+    scratch_ops(scratch, sort_op, &sorted);
+    assert_true(sorted.ops[A].len && sorted.ops[B].len);
+    SAY(A, ":3\r\n", "llen %s", from); /* reserved: whoever looks sees what was */
+    prepare(A, "t1", token[A], buf_slice(&sorted.ops[A]), "+OK\r\n");
+    BOUNCES(A, "llen %s", from);
+    SAY(B, "$3\r\nold\r\n", "get %s", to);
+    decide(B, "t1", token[B], buf_slice(&sorted.ops[B]), "+OK\r\n");
+    SAY(B, "*3\r\n$1\r\nx\r\n$1\r\ny\r\n$1\r\nz\r\n", "lrange %s 0 -1", to);
+    BOUNCES(A, "exists %s", from);
+    SAY(A, "+OK\r\n", "txn.commit t1");
+    SAY(A, ":0\r\n", "exists %s", from);
+    SAY(B, "+committed\r\n", "txn.ask t1");
+    SAY(B, "+OK\r\n", "txn.forget t1");
+    assert_false(intents_any(intents_of(A)) || intents_any(intents_of(B)));
+    assert_int_equal(store_keys(store_of(A), STORE_SYSTEM_DB) + store_keys(store_of(B), STORE_SYSTEM_DB), 0);
+    scratch_free(scratch);
+    buf_fini(&reply);
+    for (uint32_t g = A; g <= B; g++) buf_fini(&sorted.ops[g]);
+}
+
+/* ---- who waits for whom */
+
+static void a_reservation_keeps_writers_out_and_lets_readers_pass(void **state)
+{
+    char token[TXNCMD_TOKEN_BYTES + 1];
+    const char *key = sc.keys[A][0];
+    SAY(A, "+OK\r\n", "set %s v", key);
+    fetch(A, "t1", 'r', key, token);
+    SAY(A, "$1\r\nv\r\n", "get %s", key);
+    BOUNCES(A, "set %s w", key);
+    BOUNCES(A, "mset %s w %s w", sc.keys[A][1], key);
+    SAY(A, "+OK\r\n", "set %s w", sc.keys[A][1]);
+    SAY(A, "+OK\r\n", "txn.drop t1");
+    SAY(A, "+OK\r\n", "set %s w", key);
+}
+
+static void transactions_that_only_read_a_key_share_it(void **state)
+{
+    char first[TXNCMD_TOKEN_BYTES + 1], second[TXNCMD_TOKEN_BYTES + 1];
+    const char *key = sc.keys[A][0];
+    fetch(A, "t1", 'r', key, first);
+    fetch(A, "t2", 'r', key, second);
+    SAY(A, BUSY, "txn.fetch t3 NOWAIT 1 0 w %s", key);
+    SAY(A, BUSY, "txn.fetch t1 NOWAIT 1 0 w %s", key); /* nor one of the two */
+    SAY(A, "+OK\r\n", "txn.done t2 %s", second);
+    fetch(A, "t1", 'w', key, second);
+    assert_string_equal(first, second);
+    SAY(A, BUSY, "txn.fetch t2 NOWAIT 1 0 r %s", key);
+    prepare(A, "t1", first, SLICE(""), "+OK\r\n");
+    SAY(A, "+OK\r\n", "txn.drop t1");
+}
+
+static void one_who_reads_keeps_only_writers_out_when_it_is_prepared(void **state)
+{
+    char token[TXNCMD_TOKEN_BYTES + 1], other[TXNCMD_TOKEN_BYTES + 1];
+    const char *key = sc.keys[A][0];
+    SAY(A, "+OK\r\n", "set %s v", key);
+    fetch(A, "t1", 'r', key, token);
+    prepare(A, "t1", token, SLICE(""), "+OK\r\n");
+    SAY(A, "$1\r\nv\r\n", "get %s", key);
+    fetch(A, "t2", 'r', key, other);
+    BOUNCES(A, "del %s", key);
+    SAY(A, "+OK\r\n", "txn.commit t1");
+    SAY(A, "+OK\r\n", "txn.done t2 %s", other);
+    SAY(A, ":1\r\n", "del %s", key);
+}
+
+static void a_fetch_that_waits_bounces_until_the_key_is_free(void **state)
+{
+    char token[TXNCMD_TOKEN_BYTES + 1], text[128];
+    const char *key = sc.keys[A][0], *other = sc.keys[A][1];
+    fetch(A, "t1", 'w', key, token);
+    BOUNCES(A, "txn.fetch t2 WAIT 2 0 r %s 0 r %s", other, key);
+    SAY(A, BUSY, "txn.fetch t2 NOWAIT 2 0 r %s 0 r %s", other, key);
+    SAY(A, "+OK\r\n", "set %s v", other); /* all or none */
+    SAY(A, "+OK\r\n", "txn.done t1 %s", token);
+    snprintf(text, sizeof text, "txn.fetch t2 WAIT 2 0 r %s 0 r %s", other, key);
+    assert_false(ask(A, NULL, text).bounced);
+    assert_true(intents_has(intents_of(A), SLICE("t2"), 0, slice_str(key), INTENTS_READS));
+    SAY(A, "+OK\r\n", "txn.drop t2");
+}
+
+static void whoever_changes_all_keys_waits_for_transactions_and_those_for_it(void **state)
+{
+    char token[TXNCMD_TOKEN_BYTES + 1];
+    const char *key = sc.keys[A][0];
+    SAY(A, "+OK\r\n", "set %s v", key);
+    fetch(A, "t1", 'r', key, token);
+    SAY(A, ":1\r\n", "group.dbsize");
+    BOUNCES(A, "group.flushall");
+    SAY(A, BUSY, "txn.fetch t2 NOWAIT 1 0 r %s", sc.keys[A][1]); /* or its turn might never come */
+    prepare(A, "t1", token, SLICE(""), "+OK\r\n");
+    BOUNCES(A, "group.flushdb");
+    SAY(A, "+OK\r\n", "txn.drop t1");
+    SAY(A, "+OK\r\n", "group.flushall");
+    SAY(A, ":0\r\n", "group.dbsize");
+}
+
+static void what_is_too_old_makes_way_and_cannot_be_used_any_more(void **state)
+{
+    struct half h;
+    half_fetch(&h, "t1");
+    sc.w->now_ms += INTENTS_RESERVED_MS;
+    SAY(A, "$-1\r\n", "get %s", h.key[A]); /* nobody wanted it: it is held */
+    SAY(B, "+OK\r\n", "set %s other", h.key[B]);
+    prepare(A, "t1", h.token[A], buf_slice(&h.ops[A]), "+OK\r\n");
+    decide(B, "t1", h.token[B], buf_slice(&h.ops[B]), GONE);
+    SAY(A, "+OK\r\n", "txn.drop t1");
+    SAY(A, "$-1\r\n", "get %s", h.key[A]);
+    SAY(B, "$5\r\nother\r\n", "get %s", h.key[B]);
+    half_fini(&h);
+}
+
+static void a_late_copy_of_a_fetch_renews_nothing(void **state)
+{
+    struct half h;
+    char late[TXNCMD_TOKEN_BYTES + 1];
+    half_prepare(&h, "t1");
+    SAY(B, "+none\r\n", "txn.ask t1");
+    SAY(B, "+OK\r\n", "set %s other", h.key[B]);
+    fetch(B, "t1", 'w', h.key[B], late);
+    assert_string_not_equal(h.token[B], late);
+    decide(B, "t1", h.token[B], buf_slice(&h.ops[B]), GONE);
+    SAY(A, GONE, "txn.fetch t1 NOWAIT 1 0 w %s", h.key[A]);
+    SAY(A, "+OK\r\n", "txn.drop t1");
+    SAY(B, "+OK\r\n", "txn.drop t1");
+    half_fini(&h);
+}
+
+/* ---- leaders come and go */
+
+static void a_leader_that_is_lost_after_the_fetch_takes_the_reservation_along(void **state)
+{
+    struct half h;
+    half_fetch(&h, "t1");
+    lead_anew(A);
+    SAY(A, "+OK\r\n", "set %s other", h.key[A]);
+    prepare(A, "t1", h.token[A], buf_slice(&h.ops[A]), GONE);
+    SAY(B, "+OK\r\n", "txn.done t1 %s", h.token[B]);
+    half_fini(&h);
+}
+
+static void an_intent_outlives_leaders_and_readers_wait_for_its_fate(void **state)
+{
+    struct half h;
+    half_prepare(&h, "t1");
+    lead_anew(A);
+    BOUNCES(A, "get %s", h.key[A]);
+    BOUNCES(A, "set %s other", h.key[A]);
+    SAY(A, "$-1\r\n", "get %s", sc.keys[A][1]);
+    prepare(A, "t1", h.token[A], buf_slice(&h.ops[A]), "+OK\r\n"); /* it is */
+    decide(B, "t1", h.token[B], buf_slice(&h.ops[B]), "+OK\r\n");
+    lead_anew(B);
+    decide(B, "t1", h.token[B], buf_slice(&h.ops[B]), "+OK\r\n"); /* it was */
+    SAY(B, "+committed\r\n", "txn.ask t1");
+    BOUNCES(A, "get %s", h.key[A]);
+    SAY(A, "+OK\r\n", "txn.commit t1");
+    SAY(A, "+OK\r\n", "txn.commit t1");
+    SAY(A, "$3\r\nnew\r\n", "get %s", h.key[A]);
+    SAY(B, "$3\r\nnew\r\n", "get %s", h.key[B]);
+    half_fini(&h);
+}
+
+static void a_leader_of_the_deciding_group_that_is_lost_cannot_decide(void **state)
+{
+    struct half h;
+    half_prepare(&h, "t1");
+    lead_anew(B);
+    decide(B, "t1", h.token[B], buf_slice(&h.ops[B]), GONE);
+    SAY(B, "+none\r\n", "txn.ask t1");
+    SAY(A, "+OK\r\n", "txn.drop t1");
+    SAY(A, "$-1\r\n", "get %s", h.key[A]);
+    half_fini(&h);
+}
+
+static void whoever_asks_ends_what_is_not_decided(void **state)
+{
+    struct half h;
+    half_prepare(&h, "t1");
+    SAY(B, "+none\r\n", "txn.ask t1");
+    decide(B, "t1", h.token[B], buf_slice(&h.ops[B]), GONE);
+    SAY(B, "+none\r\n", "txn.ask t1");
+    SAY(A, "+OK\r\n", "txn.drop t1");
+    assert_int_equal(store_keys(store_of(A), STORE_SYSTEM_DB), 0);
+    half_fini(&h);
+}
+
+static void an_answer_about_a_fate_waits_until_it_is_committed(void **state)
+{
+    struct half h;
+    char text[128];
+    half_prepare(&h, "t1");
+    snprintf(text, sizeof text, "txn.decide t1 %s 1 %d %%B", h.token[B], A);
+    struct slice ops = buf_slice(&h.ops[B]);
+    struct hold decided = ask(B, &ops, text), asked = ask(B, NULL, "txn.ask t1");
+    assert_int_equal(seat_outcome(&decided), SEAT_WAIT);
+    assert_int_equal(seat_outcome(&asked), SEAT_WAIT);
+    has_answer(&asked, "+committed\r\n");
+    assert_int_equal(seat_outcome(&decided), SEAT_DONE);
+    SAY(A, "+OK\r\n", "txn.commit t1");
+    half_fini(&h);
+}
+
+static void one_that_wrote_nothing_hears_whether_all_it_saw_was_held(void **state)
+{
+    char token[GROUPS_END][TXNCMD_TOKEN_BYTES + 1];
+    for (uint32_t g = A; g <= B; g++) fetch(g, "t1", 'r', sc.keys[g][0], token[g]);
+    lead_anew(A);
+    SAY(A, GONE, "txn.done t1 %s", token[A]);
+    SAY(B, "+OK\r\n", "txn.done t1 %s", token[B]);
+    SAY(B, GONE, "txn.done t1 %s", token[B]);
+}
+
+/* ---- time */
+
+static void a_key_that_a_transaction_has_does_not_expire_under_it(void **state)
+{
+    char token[TXNCMD_TOKEN_BYTES + 1];
+    const char *key = sc.keys[A][0], *free_key = sc.keys[A][1];
+    struct buf ops = {0}, op = {0};
+    SAY(A, ":1\r\n", "sadd %s member", key);
+    SAY(A, ":1\r\n", "pexpire %s 100", key);
+    SAY(A, "+OK\r\n", "set %s v px 100", free_key);
+    struct slice entry = fetch(A, "t1", 'w', key, token);
+    assert_true(entry.n > 0);
+    sc.w->now_ms += 500;
+    SAY(A, ":0\r\n", "exists %s", key); /* nobody sees it, */
+    SAY(A, ":0\r\n", "exists %s", free_key);
+    SAY(A, ":1\r\n", "rpush %s other-type", free_key); /* and the one that nobody has is gone */
+    opcode_write(&op, &(struct op){.kind = OP_SET_REM, .key = slice_str(key), .items = &SLICE("member"), .n_items = 1});
+    txncmd_add_op(&ops, buf_slice(&op));
+    assert_true(fetch(A, "t1", 'w', key, token).n > 0); /* what it was told once it is told again */
+    prepare(A, "t1", token, buf_slice(&ops), "+OK\r\n");
+    lead_anew(A);
+    SAY(A, "+OK\r\n", "txn.commit t1");
+    SAY(A, ":1\r\n", "rpush %s other-type", key);
+    buf_fini(&ops);
+    buf_fini(&op);
+}
+
+static void a_key_that_expired_before_is_gone_when_it_is_fetched(void **state)
+{
+    char token[TXNCMD_TOKEN_BYTES + 1];
+    const char *key = sc.keys[A][0];
+    SAY(A, "+OK\r\n", "set %s v px 100", key);
+    fetch(A, "other", 'r', sc.keys[A][1], token); /* something is reserved */
+    sc.w->now_ms += 500;
+    assert_int_equal(fetch(A, "t1", 'w', key, token).n, 0);
+    assert_int_equal(store_keys(store_of(A), 0), 0);
+    SAY(A, "+OK\r\n", "txn.drop t1");
+    SAY(A, "+OK\r\n", "txn.drop other");
+}
+
+/* ---- what is written */
+
+static void ops_of_others_keys_are_refused_and_nothing_is_done(void **state)
+{
+    struct half h;
+    struct buf ops = {0};
+    char token[TXNCMD_TOKEN_BYTES + 1];
+    half_fetch(&h, "t1");
+    fetch(B, "t1", 'r', sc.keys[B][1], token);
+    set_op(&ops, h.key[B], "v");
+    set_op(&ops, sc.keys[B][1], "v"); /* that it only reads */
+    decide(B, "t1", h.token[B], buf_slice(&ops), "-ERR the arguments of txn.decide make no sense\r\n");
+    ops.len = 0;
+    set_op(&ops, h.key[B], "v");
+    buf_add_str(&ops, "rubbish");
+    decide(B, "t1", h.token[B], buf_slice(&ops), "-ERR the arguments of txn.decide make no sense\r\n");
+    prepare(A, "t1", h.token[A], buf_slice(&h.ops[B]), "-ERR the arguments of txn.prepare make no sense\r\n");
+    assert_int_equal(store_keys(store_of(B), 0) + store_keys(store_of(A), STORE_SYSTEM_DB) + store_keys(store_of(B), STORE_SYSTEM_DB), 0);
+    SAY(A, "+OK\r\n", "txn.drop t1");
+    SAY(B, "+OK\r\n", "txn.drop t1");
+    buf_fini(&ops);
+    half_fini(&h);
+}
+
+static void an_op_that_does_not_fit_is_passed_over(void **state)
+{
+    char token[TXNCMD_TOKEN_BYTES + 1];
+    const char *key = sc.keys[B][0];
+    struct buf ops = {0}, op = {0};
+    SAY(B, "+OK\r\n", "set %s text", key);
+    fetch(B, "t1", 'w', key, token);
+    opcode_write(&op, &(struct op){.kind = OP_SET_ADD, .key = slice_str(key), .items = &SLICE("member"), .n_items = 1});
+    txncmd_add_op(&ops, buf_slice(&op));
+    decide(B, "t1", token, buf_slice(&ops), "+OK\r\n");
+    SAY(B, "$4\r\ntext\r\n", "get %s", key);
+    buf_fini(&ops);
+    buf_fini(&op);
+}
+
+static void of_a_key_that_is_only_replaced_a_stand_in_comes(void **state)
+{
+    static const char *const makes[] = {"set %s a-value", "rpush %s a b", "sadd %s a b", "zadd %s 1 a", "hset %s f v"};
+    static const enum type types[] = {TYPE_STRING, TYPE_LIST, TYPE_SET, TYPE_ZSET, TYPE_HASH};
+    char token[TXNCMD_TOKEN_BYTES + 1], text[64];
+    const char *key = sc.keys[A][0];
+    for (int i = 0; i < 5; i++) {
+        struct dumpfile_entry e;
+        struct scratch *scratch = scratch_new(sc.rig->engine);
+        snprintf(text, sizeof text, makes[i], key);
+        if (types[i] == TYPE_HASH) { /* the rig has no hashes of its own */
+            store_apply(store_of(A), &(struct op){.kind = OP_HASH_SET, .key = slice_str(key), .items = (struct slice[]){SLICE("f"), SLICE("v")}, .n_items = 2}, NULL);
+        } else {
+            assert_false(ask(A, NULL, text).bounced);
+        }
+        SAY(A, ":1\r\n", "pexpire %s 50000", key);
+        struct slice raw = fetch(A, "t1", 'k', key, token);
+        assert_int_equal(dumpfile_take_entry(raw, &e), raw.n);
+        assert_true(image_valid(e.image) && slice_eq(e.key, slice_str(key)) && e.expiry_ms == sc.w->now_ms + 50000);
+        assert_true(scratch_put(scratch, raw));
+        scratch_free(scratch);
+        SAY(A, "+OK\r\n", "txn.drop t1");
+        SAY(A, ":1\r\n", "del %s", key);
+    }
+}
+
+/* ---- EXEC in one group */
+
+static void commands_of_one_group_run_as_one_if_what_was_watched_is_as_it_was(void **state)
+{
+    const char *a = sc.keys[A][0], *b = sc.keys[A][1];
+    char digest[TXNCMD_DIGEST_BYTES], text[256];
+    SAY(A, "+OK\r\n", "set %s v", a);
+    struct hold h;
+    snprintf(text, sizeof text, "txn.digest %s %s", a, b);
+    assert_false(ask(A, NULL, text).bounced);
+    assert_int_equal(sc.out.len, 4 + 5 + 16 + 2 + 6);
+    memcpy(digest, sc.out.p + 9, sizeof digest);
+    const struct slice bytes[] = {slice_of(digest, sizeof digest), SLICE("")};
+    snprintf(text, sizeof text, "txn.run 2 0 %s %%B 0 %s %%B 3 0 3 set %s w 0 2 get %s 1 2 exists %s", a, b, b, b, b);
+    h = ask(A, bytes, text);
+    has_answer(&h, "*3\r\n+OK\r\n$1\r\nw\r\n:0\r\n");
+    assert_true(h.wrote);
+    h = ask(A, bytes, text); /* b is there now */
+    has_answer(&h, "*-1\r\n");
+    assert_false(h.wrote);
+    snprintf(text, sizeof text, "txn.run 0 2 0 2 get %s 0 2 ping x", a);
+    h = ask(A, NULL, text);
+    has_answer(&h, "-ERR a command that cannot be part of a transaction\r\n");
+    snprintf(text, sizeof text, "txn.run 0 2 0 2 del %s 0 2 get %s", a, sc.keys[B][0]);
+    h = ask(A, NULL, text);
+    has_answer(&h, "-TRYAGAIN a key is not in this group\r\n");
+    SAY(A, "-ERR the arguments of txn.run make no sense\r\n", "txn.run 0 2 0 2 del %s 0 3 del", a);
+    SAY(A, "$1\r\nv\r\n", "get %s", a);
+}
+
+static void they_wait_for_transactions_as_any_command_does(void **state)
+{
+    char token[TXNCMD_TOKEN_BYTES + 1];
+    const char *key = sc.keys[A][0];
+    fetch(A, "t1", 'w', key, token);
+    BOUNCES(A, "txn.run 0 1 0 3 set %s v", key);
+    SAY(A, "*1\r\n$-1\r\n", "txn.run 0 1 0 2 get %s", key);
+    SAY(A, "*1\r\n+OK\r\n", "txn.run 0 1 1 3 set %s v", key); /* another database */
+    prepare(A, "t1", token, SLICE(""), "+OK\r\n");
+    BOUNCES(A, "txn.run 0 1 0 2 get %s", key);
+    BOUNCES(A, "txn.digest %s", key);
+    BOUNCES(A, "txn.run 1 0 %s x 1 0 2 get %s", key, sc.keys[A][1]);
+    SAY(A, "+OK\r\n", "txn.drop t1");
+}
+
+static void add_members(const char *key, int from, int to)
+{
+    for (int i = from; i != to; i += from < to ? 1 : -1) {
+        char text[16];
+        struct slice member = slice_of(text, (size_t)snprintf(text, sizeof text, "member-%d", i));
+        store_apply(store_of(A), &(struct op){.kind = OP_SET_ADD, .key = slice_str(key), .items = &member, .n_items = 1}, NULL);
+    }
+}
+
+static void take_digest(const char *key, char out[TXNCMD_DIGEST_BYTES])
+{
+    char text[64];
+    snprintf(text, sizeof text, "txn.digest %s", key);
+    assert_false(ask(A, NULL, text).bounced);
+    assert_int_equal(sc.out.len, 4 + 5 + TXNCMD_DIGEST_BYTES + 2);
+    memcpy(out, sc.out.p + 9, TXNCMD_DIGEST_BYTES);
+}
+
+static void a_digest_tells_values_and_expiries_apart_but_not_the_order_of_members(void **state)
+{
+    char digests[4][TXNCMD_DIGEST_BYTES];
+    const char *a = sc.keys[A][0], *b = sc.keys[A][1];
+    add_members(a, 0, 300);
+    add_members(b, 299, -1);
+    take_digest(a, digests[0]);
+    take_digest(b, digests[1]);
+    assert_memory_equal(digests[0], digests[1], TXNCMD_DIGEST_BYTES);
+    SAY(A, ":1\r\n", "sadd %s one-more", a);
+    SAY(A, ":1\r\n", "pexpire %s 50000", b);
+    take_digest(a, digests[2]);
+    take_digest(b, digests[3]);
+    assert_memory_not_equal(digests[0], digests[2], 8);
+    assert_memory_not_equal(digests[0] + 8, digests[2] + 8, 8);
+    assert_memory_not_equal(digests[1], digests[3], 8);
+    assert_memory_not_equal(digests[1] + 8, digests[3] + 8, 8);
+}
+
+/* ---- what is left */
+
+static void what_is_old_is_listed_and_a_settled_decision_stays_for_who_may_ask(void **state)
+{
+    struct half h;
+    half_prepare(&h, "t1");
+    decide(B, "t1", h.token[B], buf_slice(&h.ops[B]), "+OK\r\n");
+    SAY(A, "*2\r\n*0\r\n*0\r\n", "txn.list 1000");
+    sc.w->now_ms += 1500;
+    SAY(A, "*2\r\n*1\r\n*3\r\n$2\r\nt1\r\n:3\r\n:1500\r\n*0\r\n", "txn.list 1000");
+    SAY(B, "*2\r\n*0\r\n*1\r\n*3\r\n$2\r\nt1\r\n*1\r\n:2\r\n:1500\r\n", "txn.list 0");
+    lead_anew(A);
+    lead_anew(B);
+    SAY(A, "*2\r\n*1\r\n*3\r\n$2\r\nt1\r\n:3\r\n:0\r\n*0\r\n", "txn.list 0");
+    SAY(A, "+OK\r\n", "txn.commit t1");
+    SAY(B, "+OK\r\n", "txn.settled t1");
+    SAY(B, "*2\r\n*0\r\n*1\r\n*3\r\n$2\r\nt1\r\n*0\r\n:0\r\n", "txn.list 0");
+    SAY(B, "+committed\r\n", "txn.ask t1");
+    SAY(B, "+OK\r\n", "txn.forget t1");
+    SAY(B, "+none\r\n", "txn.ask t1");
+    half_fini(&h);
+}
+
+static void nonsense_is_refused(void **state)
+{
+    static const char *const lines[] = {
+        "txn.fetch t1 MAYBE 1 0 r k", "txn.fetch t1 NOWAIT 2 0 r k",        "txn.fetch t1 NOWAIT 1 16 r k", "txn.fetch t1 NOWAIT 1 0 x k",  "txn.fetch t1 NOWAIT 0 0 r k", "txn.fetch t1 NOWAIT 4294967295 0 r k",
+        "txn.run x 0",                "txn.run 0 1 0 9 get k",              "txn.run 4294967295 0 k d",     "txn.run 0 1 99 2 get k",       "txn.prepare t1 x 16384 ops",  "txn.decide t1 x 2 1 ops",
+        "txn.decide t1 x 1 99999 o",  "txn.decide t1 x 4294967295 1 2 ops", "txn.list x",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        assert_false(ask(A, NULL, lines[i]).bounced);
+        assert_memory_equal(sc.out.p, "-ERR the arguments of txn.", 26);
+    }
+    SAY(A, "-ERR that is no name of a transaction\r\n", "txn.ask a/b");
+    SAY(A, "-TRYAGAIN a key is not in this group\r\n", "txn.fetch t1 NOWAIT 1 0 r %s", sc.keys[B][0]);
+    assert_false(intents_any(intents_of(A)));
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_value_goes_from_one_group_to_another_and_nobody_sees_half_of_it),
+        TEST(a_reservation_keeps_writers_out_and_lets_readers_pass),
+        TEST(transactions_that_only_read_a_key_share_it),
+        TEST(one_who_reads_keeps_only_writers_out_when_it_is_prepared),
+        TEST(a_fetch_that_waits_bounces_until_the_key_is_free),
+        TEST(whoever_changes_all_keys_waits_for_transactions_and_those_for_it),
+        TEST(what_is_too_old_makes_way_and_cannot_be_used_any_more),
+        TEST(a_late_copy_of_a_fetch_renews_nothing),
+        TEST(a_leader_that_is_lost_after_the_fetch_takes_the_reservation_along),
+        TEST(an_intent_outlives_leaders_and_readers_wait_for_its_fate),
+        TEST(a_leader_of_the_deciding_group_that_is_lost_cannot_decide),
+        TEST(whoever_asks_ends_what_is_not_decided),
+        TEST(an_answer_about_a_fate_waits_until_it_is_committed),
+        TEST(one_that_wrote_nothing_hears_whether_all_it_saw_was_held),
+        TEST(a_key_that_a_transaction_has_does_not_expire_under_it),
+        TEST(a_key_that_expired_before_is_gone_when_it_is_fetched),
+        TEST(ops_of_others_keys_are_refused_and_nothing_is_done),
+        TEST(an_op_that_does_not_fit_is_passed_over),
+        TEST(of_a_key_that_is_only_replaced_a_stand_in_comes),
+        TEST(commands_of_one_group_run_as_one_if_what_was_watched_is_as_it_was),
+        TEST(they_wait_for_transactions_as_any_command_does),
+        TEST(a_digest_tells_values_and_expiries_apart_but_not_the_order_of_members),
+        TEST(what_is_old_is_listed_and_a_settled_decision_stays_for_who_may_ask),
+        TEST(nonsense_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
