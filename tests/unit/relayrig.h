@@ -448,7 +448,7 @@ static void relayrig_open_node(struct relayrig *r, uint32_t i)
         n->seats[g].group = g + RELAYRIG_FIRST;
     }
     s->engine->route.seats = n->table;
-    n->seating = (struct seating){n, relayrig_admits, relayrig_ran, relayrig_rules, relayrig_settled};
+    n->seating = (struct seating){.ctx = n, .admits = relayrig_admits, .ran = relayrig_ran, .rules = relayrig_rules, .settle = relayrig_settled};
     s->engine->seating = &n->seating;
     engine_set_map(s->engine, NULL, spaces_new(&s->engine->route, SPACE_BUCKET, intervals, RELAYRIG_GROUPS, 1));
     s->errors = stats_errors_new();
