@@ -427,6 +427,9 @@ static size_t scan_home(struct table *t, const struct table_array *a, uint64_t h
     return visited;
 }
 
+/* The first point from here on that a cursor may stand at. */
+static inline uint64_t next_mark(uint64_t point_hi) { return (point_hi + TABLE_CURSOR_UNIT - 1) & ~(uint64_t)(TABLE_CURSOR_UNIT - 1); }
+
 void table_scan(struct table *t, uint64_t *cursor, size_t want, void (*visit)(void *ctx, struct entry *e), void *ctx)
 {
     uint64_t at = *cursor;
@@ -436,9 +439,10 @@ void table_scan(struct table *t, uint64_t *cursor, size_t want, void (*visit)(vo
         struct table_array *a = array_of(t, at << 32);
         uint64_t home = home_of(at << 32, a->count), end = first_point_of(home + 1, a->count);
         if (a == &t->now && end > t->frontier) end = t->frontier;
+        if (visited >= want && end > next_mark(at)) end = next_mark(at);
         visited += scan_home(t, a, home, at, end, visit, ctx);
         at = end;
-    } while (visited < want);
+    } while (visited < want || at != next_mark(at));
     *cursor = at < LINE_END ? at : 0;
 }
 

@@ -28,7 +28,7 @@
 struct arena;
 struct entry;
 
-enum { TABLE_SLOTS = 7, TABLE_STEP_BUCKETS = 4 };
+enum { TABLE_SLOTS = 7, TABLE_STEP_BUCKETS = 4, TABLE_CURSOR_UNIT = 1 << 10 };
 
 /* An entry's address, which is a multiple of 8 and below 2^48, with 19 bits of the point around it (bits 0-18 of point_hi: 3 below, 16 above). With them a search
  * compares almost only the key it looks for, and a large table moves without touching its entries. 0: empty. */
@@ -92,7 +92,7 @@ bool table_step(struct table *t, unsigned buckets);
 
 /* Walks the line from *cursor (0 at first) over at least one bucket and until at least `want` entries were visited, calling visit for each entry;
  * the visited bucket's entries may be removed by the visitor only if it stops using the table through this call (use table_scan + later removal instead).
- * Sets *cursor to 0 at the end. Cursors are below 2^32 and stay valid over any change: every entry present throughout is visited (if the table was empty in between, there is none). */
+ * Sets *cursor to 0 at the end. Cursors are multiples of TABLE_CURSOR_UNIT below 2^32, so that clients' cursors (command/cursor.h) have room for more, and stay valid over any change: every entry present throughout is visited (if the table was empty in between, there is none). */
 void table_scan(struct table *t, uint64_t *cursor, size_t want, void (*visit)(void *ctx, struct entry *e), void *ctx);
 
 /* A scan that stands at this cursor (of a table that is not empty) has not visited the point of this hash yet. */

@@ -158,7 +158,7 @@ static void scan_under_change(bool grow)
     uint64_t cursor = 0;
     do {
         table_scan(&w.table, &cursor, 10, note_visit, &w);
-        assert_true(cursor < UINT64_C(1) << 32);
+        assert_true(cursor < UINT64_C(1) << 32 && cursor % TABLE_CURSOR_UNIT == 0);
         change_some(&w, STABLE, 80, grow);
         moving += w.table.old.buckets != NULL;
         calls++;
