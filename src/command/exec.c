@@ -220,21 +220,3 @@ void exec_help(struct exec *x, const char *const *lines)
     reply_simple(&x->out, "HELP");
     reply_simple(&x->out, "    Print this help.");
 }
-
-/* ---- SCAN cursors: the shard in the upper half, the position on its table's line in the lower */
-
-uint64_t exec_cursor_make(uint64_t position, uint32_t shard, uint32_t shards)
-{
-    CHECK(position <= UINT32_MAX && shard < shards);
-    if (position > 0) return (uint64_t)shard << 32 | position;
-    return shard + 1 < shards ? (uint64_t)(shard + 1) << 32 : 0;
-}
-
-bool exec_cursor_parse(struct slice arg, uint32_t shards, uint64_t *position, uint32_t *shard)
-{
-    uint64_t cursor;
-    if (!num_parse_u64(arg, &cursor) || cursor >> 32 >= shards) return false;
-    *position = cursor & UINT32_MAX;
-    *shard = (uint32_t)(cursor >> 32);
-    return true;
-}

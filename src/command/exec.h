@@ -122,8 +122,3 @@ struct exec_subcommand {
 void exec_subcommand(struct exec *x, const struct exec_subcommand *rows, const char *const *help);
 /* A HELP subcommand: the lines (NULL-terminated) between the usual heading and the line about HELP itself. */
 void exec_help(struct exec *x, const char *const *lines);
-
-/* ---- SCAN cursors: a hash position and a shard in one number. 0 is the start; position 0 means that the shard is done, and make gives the
- * start of the next shard, or 0 after the last. A text that is no cursor of this many shards is refused ("ERR invalid cursor"). */
-uint64_t exec_cursor_make(uint64_t position, uint32_t shard, uint32_t shards);
-bool exec_cursor_parse(struct slice arg, uint32_t shards, uint64_t *position, uint32_t *shard);

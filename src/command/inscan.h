@@ -13,7 +13,7 @@
 
 struct inscan {
     const struct entry *e; /* the collection */
-    uint64_t cursor;       /* in: where to go on; out, by the walk: where to go on next time, 0 at the end */
+    uint64_t cursor;       /* the position: where to go on; set by the walk: where to go on next time, 0 at the end */
     size_t want;           /* COUNT */
     bool names_only;       /* HSCAN NOVALUES, ZSCAN NOSCORES */
     bool filtered;         /* MATCH with a pattern that does not match everything */

@@ -1,9 +1,10 @@
 /* Keys of any type: deleting, finding, naming, moving them, and whole databases. */
-#include "base/glob.h"
 #include "base/num.h"
 #include "command/allkeys.h"
 #include "command/command.h"
+#include "command/cursor.h"
 #include "command/families.h"
+#include "command/keyscan.h"
 #include "command/objects.h"
 #include "store/image.h"
 
@@ -95,110 +96,67 @@ static void cmd_randomkey(struct exec *x)
 
 /* ---- SCAN */
 
-struct scan {
-    struct slice pattern;
-    bool by_pattern, by_type;
-    struct slice type;
-    int64_t count, now_ms;
-    uint32_t first_shard;
-    uint64_t position;
-    struct reply found; /* writes to what is carried from shard to shard: behind the number of keys found */
+/* What goes from shard to shard with a call, in x->carry: this, and the keys found behind it. */
+struct scan_state {
     uint64_t n, visited;
-    struct buf expired; /* keys that would be answered but are past their time, each behind its length */
+    uint32_t pass;
 };
 
-static bool parse_scan(struct exec *x, struct scan *s)
+static void answer_scan(struct exec *x, uint64_t cursor, const struct keyscan *s)
 {
-    for (uint32_t i = 2; i < x->argc; i += 2) {
-        bool has_value = i + 1 < x->argc;
-        if (has_value && slice_is(x->argv[i], "match")) {
-            s->pattern = x->argv[i + 1];
-            s->by_pattern = !slice_eq(s->pattern, SLICE("*"));
-        } else if (has_value && slice_is(x->argv[i], "type")) {
-            s->type = x->argv[i + 1];
-            s->by_type = true;
-        } else if (has_value && slice_is(x->argv[i], "count")) {
-            if (!exec_arg_i64(x, x->argv[i + 1], &s->count)) return false;
-            if (s->count < 1) {
-                exec_syntax(x);
-                return false;
-            }
-        } else {
-            exec_syntax(x);
-            return false;
-        }
-    }
-    return true;
-}
-
-static void scan_visit(void *ctx, struct entry *e)
-{
-    struct scan *s = ctx;
-    struct slice key = entry_key(e);
-    s->visited++;
-    if (s->by_type && !slice_is(s->type, objects_type_name(entry_type(e)))) return;
-    if (s->by_pattern && !glob_match(s->pattern, key, false)) return;
-    if (!allkeys_is_live(e, s->now_ms)) {
-        buf_add(&s->expired, &key.n, sizeof key.n);
-        buf_add_slice(&s->expired, key);
-        return;
-    }
-    reply_bulk(&s->found, key);
-    s->n++;
-}
-
-static bool open_scan(struct exec *x, struct scan *s)
-{
-    *s = (struct scan){.count = 10, .now_ms = x->now_ms, .found = {x->carry, x->out.resp}};
-    if (!exec_cursor_parse(x->argv[1], x->route->shards, &s->position, &s->first_shard)) {
-        reply_error(&x->out, "ERR invalid cursor");
-        return false;
-    }
-    if (!parse_scan(x, s)) return false;
-    if (x->shard != s->first_shard) s->position = 0;
-    if (x->carry->len == 0) buf_add(x->carry, &s->n, sizeof s->n);
-    memcpy(&s->n, x->carry->p, sizeof s->n);
-    return true;
-}
-
-/* Keys past their time go when they are met, as everywhere; not while the table is being walked. */
-static void drop_expired(struct exec *x, struct scan *s)
-{
-    struct place at;
-    struct slice key;
-    for (size_t i = 0; i < s->expired.len; i += key.n) {
-        memcpy(&key.n, s->expired.p + i, sizeof key.n);
-        i += sizeof key.n;
-        key.p = s->expired.p + i;
-        exec_peek(x, key, &at);
-    }
-    buf_fini(&s->expired);
-}
-
-static void answer_scan(struct exec *x, const struct scan *s)
-{
-    char cursor[NUM_I64_MAX_CHARS];
-    size_t len = num_format_u64(cursor, exec_cursor_make(s->position, x->shard, x->route->shards));
+    char text[NUM_I64_MAX_CHARS];
+    size_t head = sizeof(struct scan_state);
     reply_array(&x->out, 2);
-    reply_bulk(&x->out, slice_of(cursor, len));
+    reply_bulk(&x->out, slice_of(text, num_format_u64(text, cursor)));
     reply_array(&x->out, s->n);
-    buf_add(x->out.out, x->carry->p + sizeof s->n, x->carry->len - sizeof s->n);
+    buf_add(x->out.out, x->carry->p + head, x->carry->len - head);
+}
+
+/* Where the scan goes on that has come to this position in this shard; 0: it is over. */
+static uint64_t next_cursor(const struct exec *x, uint64_t position, uint64_t order, uint32_t pass)
+{
+    struct cursor next = {.shard = x->shard, .pass = pass};
+    if (position) {
+        next.in_table = cursor_in_table(position, order, CURSOR_SCAN_ORDER_BITS);
+    } else if (!is_last_shard(x)) {
+        next.shard++;
+    } else {
+        next.shard = 0;
+        next.pass = cursor_pass(x->route);
+        if (next.pass == pass) return 0; /* no key was carried from shard to shard since the pass began */
+    }
+    return cursor_make(&next);
 }
 
 /* Goes on to the next shard until COUNT keys were looked at, so that a small keyspace takes one call however many shards there are. */
 static void cmd_scan(struct exec *x)
 {
-    struct scan s;
+    struct cursor at;
+    struct keyscan s;
+    struct scan_state state = {0};
+    struct store *store = x->stores[x->shard];
+    uint64_t order = keyscan_order(store, x->db), position = 0;
     x->done = true;
-    if (!open_scan(x, &s)) return;
-    struct db *db = x->stores[x->shard]->dbs[x->db];
-    if (db) table_scan(&db->keys, &s.position, (size_t)(s.count - x->carry_n), scan_visit, &s);
-    else s.position = 0;
-    drop_expired(x, &s);
-    memcpy(x->carry->p, &s.n, sizeof s.n);
-    x->carry_n += (int64_t)s.visited;
-    x->done = s.position != 0 || x->carry_n >= s.count || is_last_shard(x);
-    if (x->done) answer_scan(x, &s);
+    if (!cursor_parse(x->argv[1], x->route->shards, &at)) {
+        reply_error(&x->out, "ERR invalid cursor");
+        return;
+    }
+    if (!keyscan_begin(x, 2, x->carry, &s)) return;
+    if (x->carry->len == 0) {
+        state.pass = at.pass ? at.pass : cursor_pass(x->route);
+        position = cursor_position(at.in_table, order, CURSOR_SCAN_ORDER_BITS);
+        buf_add(x->carry, &state, sizeof state);
+    } else {
+        memcpy(&state, x->carry->p, sizeof state);
+    }
+    s.n = state.n;
+    s.visited = state.visited;
+    position = keyscan_walk(x, &s, store, position);
+    state.n = s.n;
+    state.visited = s.visited;
+    memcpy(x->carry->p, &state, sizeof state);
+    x->done = position != 0 || s.visited >= (uint64_t)s.count || is_last_shard(x);
+    if (x->done) answer_scan(x, next_cursor(x, position, order, state.pass), &s);
 }
 
 /* ---- another name, another database */

@@ -13,6 +13,7 @@ struct route {
     uint64_t seed;
     uint32_t shards; /* >= 1 */
     const struct space_map *_Atomic map; /* of key spaces (route/place.h); NULL: every key is where its hash says */
+    _Atomic uint64_t shifts; /* rises whenever keys have gone to other shards, before the tokens of those are released; begins anywhere (command/cursor.h) */
     const _Atomic uint16_t *seats; /* a cluster's node: the map names groups, and this is where each of them is (shard/seating.h); NULL: it names shards */
 };
 

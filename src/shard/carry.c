@@ -216,6 +216,7 @@ struct space_map *carry_slice(struct engine *e, const struct space_map *m, const
         for (uint32_t s = first_shard(job); s < behind_last_shard(&c); s++)
             for (uint16_t db = 0; db < STORE_DBS; db++) carry_db(&c, next, s, db);
         each_db(&c, tell_interested);
+        if (r->keys) atomic_fetch_add(&e->route.shifts, 1);
     }
     mem_free(c.picked);
     buf_fini(&c.upto);

@@ -23,7 +23,7 @@ struct engine *engine_new(uint32_t shards, uint64_t seed, uint64_t r, const stru
 {
     CHECK(shards >= 1 && shards <= UINT16_MAX);
     struct engine *e = mem_zalloc(sizeof *e);
-    e->route = (struct route){.seed = seed, .shards = shards};
+    e->route = (struct route){.seed = seed, .shards = shards, .shifts = r};
     e->random = r;
     e->commands = commands;
     e->limits = (struct store_limits){.hash_entries = 128,

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "command/cursor.h"
 #include "log/wal.h"
 #include "shard/seating.h"
 #include "shard/thaw.h"
@@ -112,9 +113,7 @@ static bool visits_shards(const struct command *c) { return c->class == CLASS_EA
 
 static uint32_t first_visited(const struct engine *e, const struct command *c, const struct slice *argv)
 {
-    uint64_t position;
-    uint32_t shard;
-    return c->class == CLASS_CURSOR && exec_cursor_parse(argv[1], e->route.shards, &position, &shard) ? shard : 0;
+    return c->class == CLASS_CURSOR ? cursor_shard(argv[1], e->route.shards) : 0;
 }
 
 /* The seat of the group that was named. If there is none here it is shard 0, where nothing is admitted. */

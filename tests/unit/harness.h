@@ -30,6 +30,7 @@
 
 #include "base/mem.h"
 #include "command/command.h"
+#include "command/cursor.h"
 #include "command/families.h"
 #include "resp/parse.h"
 #include "shelf.h"
@@ -133,7 +134,6 @@ static inline void harness_hold_keys(struct harness *h, struct exec *x)
 
 static inline void harness_run_class(struct harness *h, struct exec *x)
 {
-    uint64_t position;
     uint32_t shard = 0;
     memset(h->held, 0, sizeof h->held);
     switch (x->cmd->class) {
@@ -146,7 +146,7 @@ static inline void harness_run_class(struct harness *h, struct exec *x)
     case CLASS_ALL: memcpy(h->held, h->stores, sizeof h->held); break;
     case CLASS_CURSOR:
     case CLASS_EACH:
-        if (x->cmd->class == CLASS_CURSOR && !exec_cursor_parse(x->argv[1], h->route.shards, &position, &shard)) shard = 0;
+        if (x->cmd->class == CLASS_CURSOR) shard = cursor_shard(x->argv[1], h->route.shards);
         for (uint32_t i = shard; i < h->route.shards && !x->done; i++) {
             memset(h->held, 0, sizeof h->held);
             harness_hold(h, i);

@@ -163,26 +163,6 @@ static void timeouts_are_seconds_rounded_up_to_milliseconds(void **state)
     harness_free(h);
 }
 
-static void cursors_lead_through_all_shards_and_back_to_zero(void **state)
-{
-    uint64_t position;
-    uint32_t shard;
-    assert_true(exec_cursor_parse(SLICE("0"), 4, &position, &shard) && position == 0 && shard == 0);
-    char text[24];
-    for (uint32_t s = 0; s < 4; s++) {
-        snprintf(text, sizeof text, "%llu", (unsigned long long)exec_cursor_make(77, s, 4));
-        assert_true(exec_cursor_parse(slice_str(text), 4, &position, &shard) && position == 77 && shard == s);
-        snprintf(text, sizeof text, "%llu", (unsigned long long)exec_cursor_make(0, s, 4));
-        assert_true(exec_cursor_parse(slice_str(text), 4, &position, &shard));
-        assert_int_equal(position, 0);
-        assert_int_equal(shard, s == 3 ? 0 : s + 1);
-    }
-    assert_false(exec_cursor_parse(SLICE("x"), 4, &position, &shard));
-    assert_false(exec_cursor_parse(SLICE("-1"), 4, &position, &shard));
-    assert_false(exec_cursor_parse(SLICE("17179869184"), 4, &position, &shard)); /* shard 4 of 4 */
-    assert_false(exec_cursor_parse(SLICE("18446744073709551616"), 4, &position, &shard));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -192,7 +172,6 @@ int main(void)
         cmocka_unit_test(every_row_tells_about_itself),
         cmocka_unit_test(bad_arguments_get_the_known_texts),
         cmocka_unit_test(timeouts_are_seconds_rounded_up_to_milliseconds),
-        cmocka_unit_test(cursors_lead_through_all_shards_and_back_to_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
