@@ -80,7 +80,7 @@ struct txn {
     enum intents_state state;
     struct txn *next, *prev; /* of that state, the oldest first */
     struct lock *locks;
-    int64_t since_ms;
+    uint64_t since_ms;
     uint64_t token;
     uint32_t decider;
     uint32_t n_groups, *groups;
@@ -96,7 +96,8 @@ struct intents {
     uint64_t seed;
     struct chains locks, txns;
     struct line lines[INTENTS_DECISION + 1];
-    int64_t closed_ms; /* new transactions are kept out until then */
+    uint64_t now_ms;
+    uint64_t closed_ms; /* new transactions are kept out until then */
 };
 
 static struct slice id_of(const struct txn *t) { return slice_of(t->id, t->id_n); }
@@ -141,11 +142,11 @@ static struct lock *lock_of(const struct intents *n, const struct txn *t, uint16
 
 /* ---- transactions come, change and go */
 
-static void join_line(struct intents *n, struct txn *t, enum intents_state state, int64_t now_ms)
+static void join_line(struct intents *n, struct txn *t, enum intents_state state)
 {
     struct line *line = &n->lines[state];
     t->state = state;
-    t->since_ms = now_ms;
+    t->since_ms = n->now_ms;
     t->next = NULL;
     t->prev = line->last;
     *(line->last ? &line->last->next : &line->first) = t;
@@ -159,7 +160,7 @@ static void leave_line(struct intents *n, struct txn *t)
     *(t->next ? &t->next->prev : &line->last) = t->prev;
 }
 
-static struct txn *add_txn(struct intents *n, struct slice id, enum intents_state state, int64_t now_ms)
+static struct txn *add_txn(struct intents *n, struct slice id, enum intents_state state)
 {
     struct txn *t = mem_zalloc(sizeof *t);
     CHECK(intentcode_is_id(id));
@@ -167,7 +168,7 @@ static struct txn *add_txn(struct intents *n, struct slice id, enum intents_stat
     t->id_n = (uint8_t)id.n;
     memcpy(t->id, id.p, id.n);
     add_link(&n->txns, &t->link);
-    join_line(n, t, state, now_ms);
+    join_line(n, t, state);
     return t;
 }
 
@@ -199,13 +200,15 @@ static void remove_txn(struct intents *n, struct txn *t)
     mem_free(t);
 }
 
-static bool is_older(const struct txn *t, int64_t ms, int64_t now_ms) { return now_ms < t->since_ms || now_ms - t->since_ms >= ms; }
+static bool is_older(const struct intents *n, const struct txn *t, uint64_t ms) { return n->now_ms - t->since_ms >= ms; }
 
-void intents_sweep(struct intents *n, int64_t now_ms)
+void intents_set_time(struct intents *n, uint64_t now_ms) { n->now_ms = now_ms; }
+
+void intents_sweep(struct intents *n)
 {
     for (struct txn *t = n->lines[INTENTS_RESERVED].first, *next; t; t = next) {
         next = t->next;
-        if (is_older(t, INTENTS_SWEPT_MS, now_ms)) remove_txn(n, t);
+        if (is_older(n, t, INTENTS_SWEPT_MS)) remove_txn(n, t);
     }
 }
 
@@ -225,11 +228,11 @@ static bool is_in_the_way(const struct lock *k, const struct user *u)
 }
 
 /* Reservations that are too old make way. */
-static bool is_free(struct intents *n, const struct user *u, uint16_t db, struct slice key, int64_t now_ms)
+static bool is_free(struct intents *n, const struct user *u, uint16_t db, struct slice key)
 {
     struct lock *k = first_lock(n, db, key);
     for (; k; k = next_lock(k))
-        if (is_in_the_way(k, u) && (k->txn->state != INTENTS_RESERVED || !is_older(k->txn, INTENTS_RESERVED_MS, now_ms))) return false;
+        if (is_in_the_way(k, u) && (k->txn->state != INTENTS_RESERVED || !is_older(n, k->txn, INTENTS_RESERVED_MS))) return false;
     for (k = first_lock(n, db, key); k;) {
         bool goes = is_in_the_way(k, u);
         if (goes) remove_txn(n, k->txn);
@@ -240,28 +243,26 @@ static bool is_free(struct intents *n, const struct user *u, uint16_t db, struct
 
 bool intents_any(const struct intents *n) { return n->locks.n > 0; }
 
-bool intents_allows(struct intents *n, uint16_t db, struct slice key, enum intents_use use, int64_t now_ms) { return is_free(n, &(struct user){.use = use}, db, key, now_ms); }
+bool intents_allows(struct intents *n, uint16_t db, struct slice key, enum intents_use use) { return is_free(n, &(struct user){.use = use}, db, key); }
 
-bool intents_allows_all(struct intents *n, int64_t now_ms)
+bool intents_allows_all(struct intents *n)
 {
     for (struct txn *t = n->lines[INTENTS_RESERVED].first, *next; t; t = next) {
         next = t->next;
-        if (is_older(t, INTENTS_RESERVED_MS, now_ms)) remove_txn(n, t);
+        if (is_older(n, t, INTENTS_RESERVED_MS)) remove_txn(n, t);
     }
     if (!intents_any(n)) return true;
-    n->closed_ms = now_ms + CLOSED_MS;
+    n->closed_ms = n->now_ms + CLOSED_MS;
     return false;
 }
 
 bool intents_keeps(const struct intents *n, uint16_t db, struct slice key) { return first_lock(n, db, key) != NULL; }
 
-static bool is_closed(const struct intents *n, int64_t now_ms) { return now_ms < n->closed_ms && n->closed_ms <= now_ms + CLOSED_MS; }
-
-bool intents_can(struct intents *n, struct slice id, uint16_t db, struct slice key, enum intents_use use, int64_t now_ms)
+bool intents_can(struct intents *n, struct slice id, uint16_t db, struct slice key, enum intents_use use)
 {
     const struct txn *t = find(n, id);
     CHECK(!t || t->state == INTENTS_RESERVED);
-    return (t || !is_closed(n, now_ms)) && is_free(n, &(struct user){t, true, use}, db, key, now_ms);
+    return (t || n->now_ms >= n->closed_ms) && is_free(n, &(struct user){t, true, use}, db, key);
 }
 
 /* ---- transactions */
@@ -272,12 +273,12 @@ enum intents_state intents_state(const struct intents *n, struct slice id)
     return t ? t->state : INTENTS_NONE;
 }
 
-void intents_reserve(struct intents *n, struct slice id, uint64_t token, uint16_t db, struct slice key, enum intents_use use, int64_t now_ms)
+void intents_reserve(struct intents *n, struct slice id, uint64_t token, uint16_t db, struct slice key, enum intents_use use)
 {
     struct txn *t = find(n, id);
     CHECK(token && (!t || t->state == INTENTS_RESERVED));
     if (!t) {
-        t = add_txn(n, id, INTENTS_RESERVED, now_ms);
+        t = add_txn(n, id, INTENTS_RESERVED);
         t->token = token;
     }
     struct lock *k = lock_of(n, t, db, key);
@@ -308,12 +309,12 @@ bool intents_next_key(const struct intents *n, struct slice id, const void **at,
     return l != NULL;
 }
 
-void intents_prepared(struct intents *n, struct slice id, uint32_t decider, int64_t now_ms)
+void intents_prepared(struct intents *n, struct slice id, uint32_t decider)
 {
     struct txn *t = find(n, id);
     CHECK(t && t->state == INTENTS_RESERVED);
     leave_line(n, t);
-    join_line(n, t, INTENTS_INTENT, now_ms);
+    join_line(n, t, INTENTS_INTENT);
     t->decider = decider;
 }
 
@@ -325,14 +326,14 @@ static void set_groups(struct txn *t, const uint32_t *groups, uint32_t n_groups)
     t->n_groups = n_groups;
 }
 
-void intents_decided(struct intents *n, struct slice id, const uint32_t *groups, uint32_t n_groups, int64_t now_ms)
+void intents_decided(struct intents *n, struct slice id, const uint32_t *groups, uint32_t n_groups)
 {
     struct txn *t = find(n, id);
     CHECK(t && (t->state == INTENTS_RESERVED || t->state == INTENTS_DECISION));
     if (t->state == INTENTS_RESERVED) {
         free_locks(n, t);
         leave_line(n, t);
-        join_line(n, t, INTENTS_DECISION, now_ms);
+        join_line(n, t, INTENTS_DECISION);
     }
     set_groups(t, groups, n_groups);
 }
@@ -343,45 +344,45 @@ void intents_remove(struct intents *n, struct slice id)
     if (t) remove_txn(n, t);
 }
 
-bool intents_next(const struct intents *n, enum intents_state state, int64_t now_ms, const void **at, struct intents_info *out)
+bool intents_next(const struct intents *n, enum intents_state state, const void **at, struct intents_info *out)
 {
     const struct txn *before = *at, *t = before ? before->next : n->lines[state].first;
     *at = t;
     if (!t) return false;
-    *out = (struct intents_info){.id = id_of(t), .age_ms = now_ms < t->since_ms ? 0 : now_ms - t->since_ms, .decider = t->decider, .groups = t->groups, .n_groups = t->n_groups};
+    *out = (struct intents_info){.id = id_of(t), .age_ms = n->now_ms - t->since_ms, .decider = t->decider, .groups = t->groups, .n_groups = t->n_groups};
     return true;
 }
 
 /* ---- a reign begins */
 
-static void read_intent(struct intents *n, struct slice id, struct slice record, int64_t now_ms)
+static void read_intent(struct intents *n, struct slice id, struct slice record)
 {
     struct intentcode r;
     struct intents_key k;
     bool is_one = intentcode_read(record, &r);
     CHECK(is_one);
-    struct txn *t = add_txn(n, id, INTENTS_INTENT, now_ms);
+    struct txn *t = add_txn(n, id, INTENTS_INTENT);
     t->decider = r.decider;
     while (intentcode_next_key(&r.keys, &k)) add_lock(n, t, k.db, k.key, k.use);
 }
 
-static void read_decision(struct intents *n, struct slice id, struct slice record, int64_t now_ms)
+static void read_decision(struct intents *n, struct slice id, struct slice record)
 {
     uint32_t n_groups;
     bool is_one = intentcode_read_decision(record, &n_groups);
     CHECK(is_one);
-    struct txn *t = add_txn(n, id, INTENTS_DECISION, now_ms);
+    struct txn *t = add_txn(n, id, INTENTS_DECISION);
     t->n_groups = n_groups;
     t->groups = mem_alloc(n_groups * sizeof *t->groups + 1);
     for (uint32_t i = 0; i < n_groups; i++) t->groups[i] = intentcode_group(record, i);
 }
 
-static void read_records(struct intents *n, const struct store *s, struct slice space, void (*one)(struct intents *n, struct slice id, struct slice record, int64_t now_ms), int64_t now_ms)
+static void read_records(struct intents *n, const struct store *s, struct slice space, void (*one)(struct intents *n, struct slice id, struct slice record))
 {
     const struct keyindex *k = store_index(s, STORE_SYSTEM_DB, space);
     struct keyindex_at at;
     if (!k) return;
-    for (struct entry *e = keyindex_seek(k, SLICE(""), &at); e; e = keyindex_next(&at)) one(n, intentcode_id(entry_key(e), space), entry_value(e), now_ms);
+    for (struct entry *e = keyindex_seek(k, SLICE(""), &at); e; e = keyindex_next(&at)) one(n, intentcode_id(entry_key(e), space), entry_value(e));
 }
 
 static void clear(struct intents *n)
@@ -391,11 +392,11 @@ static void clear(struct intents *n)
     n->closed_ms = 0;
 }
 
-void intents_begin(struct intents *n, const struct store *s, int64_t now_ms)
+void intents_begin(struct intents *n, const struct store *s)
 {
     clear(n);
-    read_records(n, s, INTENTCODE_INTENTS, read_intent, now_ms);
-    read_records(n, s, INTENTCODE_DECISIONS, read_decision, now_ms);
+    read_records(n, s, INTENTCODE_INTENTS, read_intent);
+    read_records(n, s, INTENTCODE_DECISIONS, read_decision);
 }
 
 struct intents *intents_new(uint64_t seed)

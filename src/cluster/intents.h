@@ -6,7 +6,7 @@
  *   decision      a record of the deciding group: the transaction has happened; with the groups that must still hear of it. It locks nothing
  *
  * A transaction is one of these here, or nothing. A seat has one struct intents, used under its token by the leader alone; at the beginning of a reign it is made anew from the records. Keys are told apart by database. While there are
- * none, all that a request pays is one comparison. Times are unix ms, and may jump: what is from the future is old. */
+ * none, all that a request pays is one comparison. Time is told: ms of a clock that does not go back, nor jumps. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,17 +28,18 @@ enum intents_state { INTENTS_NONE, INTENTS_RESERVED, INTENTS_INTENT, INTENTS_DEC
 struct intents *intents_new(uint64_t seed); /* of the hash of keys */
 void intents_free(struct intents *n);
 /* A reign begins: reservations are gone, and the records of the store's system database say what is locked. A record that makes no sense is a broken promise of whoever wrote it, and aborts. */
-void intents_begin(struct intents *n, const struct store *s, int64_t now_ms);
+void intents_begin(struct intents *n, const struct store *s);
+void intents_set_time(struct intents *n, uint64_t now_ms); /* before anything below */
 /* Reservations that nobody gave back go. */
-void intents_sweep(struct intents *n, int64_t now_ms);
+void intents_sweep(struct intents *n);
 
 /* ---- for whoever is no transaction */
 
 bool intents_any(const struct intents *n); /* some key is reserved or locked */
 /* Whether a command may use the key so. */
-bool intents_allows(struct intents *n, uint16_t db, struct slice key, enum intents_use use, int64_t now_ms);
+bool intents_allows(struct intents *n, uint16_t db, struct slice key, enum intents_use use);
 /* Whether a command may change all keys. If not, new transactions are kept out for a moment, so that its turn comes. */
-bool intents_allows_all(struct intents *n, int64_t now_ms);
+bool intents_allows_all(struct intents *n);
 /* Some transaction has the key: it does not expire now. */
 bool intents_keeps(const struct intents *n, uint16_t db, struct slice key);
 
@@ -47,9 +48,9 @@ bool intents_keeps(const struct intents *n, uint16_t db, struct slice key);
 enum intents_state intents_state(const struct intents *n, struct slice id);
 
 /* Whether the transaction, which is nothing yet or has reservations, can have one more key so: true also if it has it already. Reading becomes writing if it alone reads. */
-bool intents_can(struct intents *n, struct slice id, uint16_t db, struct slice key, enum intents_use use, int64_t now_ms);
+bool intents_can(struct intents *n, struct slice id, uint16_t db, struct slice key, enum intents_use use);
 /* It has it now: it can. If it had none before, token is that of its reservations; it is not 0. */
-void intents_reserve(struct intents *n, struct slice id, uint64_t token, uint16_t db, struct slice key, enum intents_use use, int64_t now_ms);
+void intents_reserve(struct intents *n, struct slice id, uint64_t token, uint16_t db, struct slice key, enum intents_use use);
 uint64_t intents_token(const struct intents *n, struct slice id); /* 0: it has no reservations */
 /* It has the key, reserved or locked. */
 bool intents_has(const struct intents *n, struct slice id, uint16_t db, struct slice key, enum intents_use use);
@@ -63,19 +64,19 @@ struct intents_key {
 bool intents_next_key(const struct intents *n, struct slice id, const void **at, struct intents_key *k);
 
 /* Its record was written: its reservations are an intent; or are gone, and it is decided (groups are copied; also of a decision, whose groups are others now). */
-void intents_prepared(struct intents *n, struct slice id, uint32_t decider, int64_t now_ms);
-void intents_decided(struct intents *n, struct slice id, const uint32_t *groups, uint32_t n_groups, int64_t now_ms);
+void intents_prepared(struct intents *n, struct slice id, uint32_t decider);
+void intents_decided(struct intents *n, struct slice id, const uint32_t *groups, uint32_t n_groups);
 /* It is nothing any more. */
 void intents_remove(struct intents *n, struct slice id);
 
 /* Intents or decisions, the oldest first; *at is NULL at first. age_ms: since this leader has known it. False: that was the last. */
 struct intents_info {
     struct slice id;
-    int64_t age_ms;
+    uint64_t age_ms;
     uint32_t decider;       /* of an intent */
     const uint32_t *groups; /* of a decision */
     uint32_t n_groups;
 };
-bool intents_next(const struct intents *n, enum intents_state state, int64_t now_ms, const void **at, struct intents_info *out);
+bool intents_next(const struct intents *n, enum intents_state state, const void **at, struct intents_info *out);
 
 void intents_check(const struct intents *n);

@@ -101,6 +101,7 @@ static void soil(struct seat *seat)
     atomic_store(&seat->all->dirty, true);
 }
 
+static void tell_time(const struct seat *seat) { intents_set_time(seat->intents, atomic_load_explicit(&seat->all->now, memory_order_relaxed)); }
 static bool keeps(void *ctx, uint16_t db, struct slice key) { return intents_keeps(ctx, db, key); }
 
 /* A replica that does not rule never deletes a key by itself; nor does one that does, if a transaction has it. */
@@ -110,7 +111,10 @@ static bool set_rule(const struct seat *seat)
     bool serves = atomic_load(&seat->serves);
     struct store *store = seat->shard->store;
     store->lazy_expire_paused = !serves;
-    store->keeps = serves && unlikely(intents_any(seat->intents)) ? keeps : NULL;
+    store->keeps = NULL;
+    if (likely(!intents_any(seat->intents))) return serves;
+    tell_time(seat);
+    store->keeps = keeps;
     store->keeps_ctx = seat->intents;
     return serves;
 }
@@ -119,7 +123,7 @@ static bool set_rule(const struct seat *seat)
 static bool is_unlocked(const struct seat *seat, const struct task *t, const struct request *r)
 {
     if (likely(!intents_any(seat->intents))) return true;
-    return txncmd_admits(seat->intents, seat->all->o.engine->commands, r->cmd, t->args + r->first_arg, r->argc, t->db, seat->shard->store->now_ms);
+    return txncmd_admits(seat->intents, seat->all->o.engine->commands, r->cmd, t->args + r->first_arg, r->argc, t->db);
 }
 
 static bool admits(void *ctx, const struct task *t, const struct request *r, const struct shard *shard)
@@ -134,11 +138,17 @@ static bool admits(void *ctx, const struct task *t, const struct request *r, con
 static bool rules(void *ctx, const struct shard *shard)
 {
     const struct seat *seat = of_shard(ctx, shard);
-    if (seat) intents_sweep(seat->intents, shard->store->now_ms);
-    return set_rule(seat);
+    bool serves = set_rule(seat);
+    if (serves) intents_sweep(seat->intents);
+    return serves;
 }
 
-static struct intents *intents(void *ctx, const struct shard *shard) { return of_shard(ctx, shard)->intents; }
+static struct intents *intents(void *ctx, const struct shard *shard)
+{
+    const struct seat *seat = of_shard(ctx, shard);
+    tell_time(seat);
+    return seat->intents;
+}
 
 static void on_op(void *ctx, const struct op *op)
 {
@@ -282,7 +292,8 @@ static void apply(struct seat *seat, struct seat_mail *m)
 
 static void begin_to_serve(struct seat *seat, struct seat_mail *m)
 {
-    intents_begin(seat->intents, seat->shard->store, seat->shard->store->now_ms);
+    tell_time(seat);
+    intents_begin(seat->intents, seat->shard->store);
     pthread_mutex_lock(&seat->lock);
     if (seat->leads && seat->reign == m->reign && !seat->spoilt) {
         seat->served = m->reign;

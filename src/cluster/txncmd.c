@@ -344,12 +344,12 @@ static bool are_wants(struct args a, uint32_t n)
     return is_at_end(&a);
 }
 
-static bool can_have_all(struct intents *intents, struct slice id, struct args a, uint32_t n, int64_t now_ms)
+static bool can_have_all(struct intents *intents, struct slice id, struct args a, uint32_t n)
 {
     struct want want;
     for (uint32_t i = 0; i < n; i++) {
         take_want(&a, &want);
-        if (!intents_can(intents, id, want.db, want.key, want.use, now_ms)) return false;
+        if (!intents_can(intents, id, want.db, want.key, want.use)) return false;
     }
     return true;
 }
@@ -395,7 +395,7 @@ static void reserve_and_reply(struct call *c, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         take_want(&c->args, &want);
         find_wanted(c, &want, &at);
-        intents_reserve(c->intents, c->id, token, want.db, want.key, want.use, x->now_ms);
+        intents_reserve(c->intents, c->id, token, want.db, want.key, want.use);
         if (at.e) reply_entry(x, &want, at.e);
         else reply_null(&x->out);
     }
@@ -419,7 +419,7 @@ static void cmd_fetch(struct exec *x)
     if (!take_fetch(&c.args, &waits, &n) || n == 0 || !are_wants(c.args, n)) answer_senseless(x);
     else if (!are_wants_here(&c, c.args, n)) answer_not_here(x);
     else if (state != INTENTS_NONE && state != INTENTS_RESERVED) answer_gone(x);
-    else if (!can_have_all(c.intents, c.id, c.args, n, x->now_ms)) reply_error(&x->out, "TXNBUSY a key is taken by another transaction");
+    else if (!can_have_all(c.intents, c.id, c.args, n)) reply_error(&x->out, "TXNBUSY a key is taken by another transaction");
     else reserve_and_reply(&c, n);
 }
 
@@ -456,7 +456,7 @@ static void write_intent(struct call *c, uint32_t decider, struct slice ops)
     put_record(c, INTENTCODE_INTENTS, buf_slice(&record));
     buf_fini(&keys);
     buf_fini(&record);
-    intents_prepared(c->intents, c->id, decider, c->x->now_ms);
+    intents_prepared(c->intents, c->id, decider);
 }
 
 static void cmd_prepare(struct exec *x)
@@ -485,7 +485,7 @@ static void write_decision(struct call *c, const uint32_t *groups, uint32_t n)
     intentcode_add_decision(&record, groups, n);
     put_record(c, INTENTCODE_DECISIONS, buf_slice(&record));
     buf_fini(&record);
-    intents_decided(c->intents, c->id, groups, n, c->x->now_ms);
+    intents_decided(c->intents, c->id, groups, n);
 }
 
 static bool take_groups(struct args *a, uint32_t *groups, uint32_t n)
@@ -601,13 +601,13 @@ static void reply_list(struct call *c, enum intents_state state, uint32_t age)
     struct exec *x = c->x;
     struct intents_info i;
     size_t n = 0, mark = reply_open(&x->out);
-    for (const void *at = NULL; n < TXNCMD_LIST_MAX && intents_next(c->intents, state, x->now_ms, &at, &i);) {
-        if (i.age_ms < age) continue; /* not the end: the clock may have gone back in between */
+    for (const void *at = NULL; n < TXNCMD_LIST_MAX && intents_next(c->intents, state, &at, &i);) {
+        if (i.age_ms < age) break;
         reply_array(&x->out, 3);
         reply_bulk(&x->out, i.id);
         if (state == INTENTS_INTENT) reply_int(&x->out, i.decider);
         else reply_groups(x, &i);
-        reply_int(&x->out, i.age_ms);
+        reply_int(&x->out, (int64_t)i.age_ms);
         n++;
     }
     reply_close_array(&x->out, mark, n);
@@ -632,13 +632,12 @@ static void cmd_list(struct exec *x)
 struct admission {
     struct intents *intents;
     uint16_t db;
-    int64_t now_ms;
 };
 
 static bool is_allowed(void *ctx, const struct command *c, struct slice key)
 {
     const struct admission *a = ctx;
-    return intents_allows(a->intents, a->db, key, c->flags & CMD_WRITE ? INTENTS_WRITES : INTENTS_READS, a->now_ms);
+    return intents_allows(a->intents, a->db, key, c->flags & CMD_WRITE ? INTENTS_WRITES : INTENTS_READS);
 }
 
 static bool admits_run(struct admission *to, const struct command_table *t, struct args a)
@@ -649,7 +648,7 @@ static bool admits_run(struct admission *to, const struct command_table *t, stru
     if (!take_count(&a, 3, &n)) return true;
     for (uint32_t i = 0; i < n; i++) {
         if (!take_check(&a, &check)) return true;
-        if (!intents_allows(to->intents, check.db, check.key, INTENTS_READS, to->now_ms)) return false;
+        if (!intents_allows(to->intents, check.db, check.key, INTENTS_READS)) return false;
     }
     if (!take_count(&a, 3, &n)) return true;
     for (uint32_t i = 0; i < n; i++) {
@@ -667,25 +666,25 @@ static bool admits_fetch(const struct admission *to, struct args a)
     uint32_t n;
     if (!take(&a, &id) || !take_fetch(&a, &waits, &n) || !waits || !are_wants(a, n)) return true;
     enum intents_state state = intents_state(to->intents, id);
-    return (state != INTENTS_NONE && state != INTENTS_RESERVED) || can_have_all(to->intents, id, a, n, to->now_ms);
+    return (state != INTENTS_NONE && state != INTENTS_RESERVED) || can_have_all(to->intents, id, a, n);
 }
 
 static bool admits_digest(const struct admission *to, struct args a)
 {
     struct slice key;
     while (take(&a, &key))
-        if (!intents_allows(to->intents, to->db, key, INTENTS_READS, to->now_ms)) return false;
+        if (!intents_allows(to->intents, to->db, key, INTENTS_READS)) return false;
     return true;
 }
 
-bool txncmd_admits(struct intents *n, const struct command_table *t, const struct command *c, const struct slice *argv, uint32_t argc, uint16_t db, int64_t now_ms)
+bool txncmd_admits(struct intents *n, const struct command_table *t, const struct command *c, const struct slice *argv, uint32_t argc, uint16_t db)
 {
-    struct admission to = {n, db, now_ms};
+    struct admission to = {n, db};
     struct args a = {argv, argc, 1};
     if (c->fn == cmd_run) return admits_run(&to, t, a);
     if (c->fn == cmd_fetch) return admits_fetch(&to, a);
     if (c->fn == cmd_digest) return admits_digest(&to, a);
-    if (c->flags & CMD_ALL_KEYS) return !(c->flags & CMD_WRITE) || intents_allows_all(n, now_ms);
+    if (c->flags & CMD_ALL_KEYS) return !(c->flags & CMD_WRITE) || intents_allows_all(n);
     return all_keys(c, argv, argc, is_allowed, &to);
 }
 

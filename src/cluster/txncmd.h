@@ -41,6 +41,6 @@ struct intents;
 extern const struct command_family txncmd_family;
 
 /* Whether a request of the group may run now: no lock of a transaction (there are some) is in the way of what it does to its keys. These commands, too, may have to wait: run and digest as others do, fetch as it says itself. */
-bool txncmd_admits(struct intents *n, const struct command_table *t, const struct command *c, const struct slice *argv, uint32_t argc, uint16_t db, int64_t now_ms);
+bool txncmd_admits(struct intents *n, const struct command_table *t, const struct command *c, const struct slice *argv, uint32_t argc, uint16_t db);
 
 void txncmd_add_op(struct buf *ops, struct slice op);

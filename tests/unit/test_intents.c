@@ -28,7 +28,7 @@ struct twin_lock {
 
 struct twin {
     enum intents_state state[IDS];
-    int64_t since[IDS];
+    uint64_t since[IDS];
     uint64_t token[IDS];
     uint32_t decider[IDS], groups[IDS];
     struct twin_lock locks[LOCKS_MAX];
@@ -45,10 +45,10 @@ static void twin_remove(struct twin *t, int id)
     t->token[id] = 0;
 }
 
-static bool twin_is_old(const struct twin *t, int id, int64_t ms, int64_t now) { return now < t->since[id] || now - t->since[id] >= ms; }
+static bool twin_is_old(const struct twin *t, int id, uint64_t ms, uint64_t now) { return now - t->since[id] >= ms; }
 
 /* id -1: one that is no transaction. What is in the way and too old goes, up to the first that stays. */
-static bool twin_is_free(struct twin *t, int id, uint16_t db, int key, enum intents_use use, int64_t now)
+static bool twin_is_free(struct twin *t, int id, uint16_t db, int key, enum intents_use use, uint64_t now)
 {
     bool blocked = false, old[IDS] = {false};
     for (int i = 0; i < t->n; i++) {
@@ -72,7 +72,7 @@ static struct twin_lock *twin_find(struct twin *t, int id, uint16_t db, int key)
     return NULL;
 }
 
-static void twin_reserve(struct twin *t, int id, uint64_t token, uint16_t db, int key, enum intents_use use, int64_t now)
+static void twin_reserve(struct twin *t, int id, uint64_t token, uint16_t db, int key, enum intents_use use, uint64_t now)
 {
     if (t->state[id] == INTENTS_NONE) {
         t->state[id] = INTENTS_RESERVED;
@@ -90,7 +90,7 @@ struct pair {
     struct intents *n;
     struct twin twin;
     struct rng rng;
-    int64_t now;
+    uint64_t now;
     struct store *store; /* records as txncmd would write them */
     uint64_t reserved, refused, taken_from_old, prepared, decided, begun, kept_out;
 };
@@ -134,14 +134,14 @@ static void step_reserve(struct pair *p, int id, uint16_t db, int key, enum inte
     int before = p->twin.n;
     bool can = twin_is_free(&p->twin, id, db, key, use, p->now);
     if (p->twin.n < before) p->taken_from_old++;
-    assert_int_equal(intents_can(p->n, name, db, k, use, p->now), can);
+    assert_int_equal(intents_can(p->n, name, db, k, use), can);
     if (!can) {
         p->refused++;
         return;
     }
     uint64_t token = rng_u64(&p->rng) | 1;
     twin_reserve(&p->twin, id, token, db, key, use, p->now);
-    intents_reserve(p->n, name, token, db, k, use, p->now);
+    intents_reserve(p->n, name, token, db, k, use);
     p->reserved++;
 }
 
@@ -158,7 +158,7 @@ static void step_prepare(struct pair *p, int id)
     buf_add_slice(&record, buf_slice(&keys));
     intentcode_end(&record, SLICE(""));
     write_record(p, INTENTCODE_INTENTS, name, buf_slice(&record));
-    intents_prepared(p->n, name, (uint32_t)id + 2, p->now);
+    intents_prepared(p->n, name, (uint32_t)id + 2);
     p->twin.state[id] = INTENTS_INTENT;
     p->twin.since[id] = p->now;
     p->twin.decider[id] = (uint32_t)id + 2;
@@ -177,7 +177,7 @@ static void step_decide(struct pair *p, int id)
     if (!again && p->twin.state[id] != INTENTS_RESERVED) return;
     intentcode_add_decision(&record, groups, n);
     write_record(p, INTENTCODE_DECISIONS, name, buf_slice(&record));
-    intents_decided(p->n, name, groups, n, p->now);
+    intents_decided(p->n, name, groups, n);
     if (!again) {
         twin_remove(&p->twin, id);
         p->twin.state[id] = INTENTS_DECISION;
@@ -204,13 +204,13 @@ static void step_begin(struct pair *p)
         if (p->twin.state[id] == INTENTS_RESERVED) twin_remove(&p->twin, id);
         p->twin.since[id] = p->now;
     }
-    intents_begin(p->n, p->store, p->now);
+    intents_begin(p->n, p->store);
     p->begun++;
 }
 
 static void step_sweep(struct pair *p)
 {
-    intents_sweep(p->n, p->now);
+    intents_sweep(p->n);
     for (int id = 0; id < IDS; id++)
         if (p->twin.state[id] == INTENTS_RESERVED && twin_is_old(&p->twin, id, INTENTS_SWEPT_MS, p->now)) twin_remove(&p->twin, id);
 }
@@ -221,7 +221,7 @@ static void step_use(struct pair *p, uint16_t db, int key, enum intents_use use)
     int before = p->twin.n;
     bool allowed = twin_is_free(&p->twin, -1, db, key, use, p->now);
     if (p->twin.n < before) p->taken_from_old++;
-    assert_int_equal(intents_allows(p->n, db, name_of(key_text, "k", key), use, p->now), allowed);
+    assert_int_equal(intents_allows(p->n, db, name_of(key_text, "k", key), use), allowed);
     if (!allowed) p->kept_out++;
 }
 
@@ -232,11 +232,11 @@ static void look_at_lists(struct pair *p)
     for (enum intents_state s = INTENTS_INTENT; s <= INTENTS_DECISION; s++) {
         struct intents_info i;
         int found = 0, expected = 0;
-        for (const void *at = NULL; intents_next(p->n, s, p->now, &at, &i); found++) {
+        for (const void *at = NULL; intents_next(p->n, s, &at, &i); found++) {
             int id = 0;
             while (id < IDS && !slice_eq(name_of(id_text, "t", id), i.id)) id++;
             assert_true(id < IDS && p->twin.state[id] == s);
-            assert_int_equal(i.age_ms, p->now < p->twin.since[id] ? 0 : p->now - p->twin.since[id]);
+            assert_int_equal(i.age_ms, p->now - p->twin.since[id]);
             if (s == INTENTS_INTENT) assert_int_equal(i.decider, p->twin.decider[id]);
             else assert_int_equal(i.n_groups, p->twin.groups[id]);
         }
@@ -258,8 +258,8 @@ static void step(struct pair *p)
     else if (dice < 88) step_remove(p, id);
     else if (dice < 90) step_begin(p);
     else if (dice < 91) step_sweep(p);
-    else p->now += (int64_t)rng_below(&p->rng, 500);
-    if (rng_below(&p->rng, 200) == 0) p->now -= 3000; /* a clock that is set back */
+    else p->now += rng_below(&p->rng, 500);
+    intents_set_time(p->n, p->now);
     compare(p);
     look_at_lists(p);
 }
@@ -271,6 +271,7 @@ static void locks_are_what_a_list_of_them_says(void **state)
     for (uint64_t seed = 1; seed <= 10; seed++) {
         struct pair p = {.n = intents_new(SEED), .now = 1000000, .store = store_new(SEED, &limits, seed)};
         rng_init(&p.rng, seed);
+        intents_set_time(p.n, p.now);
         for (int i = 0; i < STEPS; i++) step(&p);
         sums.reserved += p.reserved;
         sums.refused += p.refused;
@@ -290,28 +291,36 @@ static void locks_are_what_a_list_of_them_says(void **state)
 static void one_who_wants_all_keys_keeps_new_transactions_out_for_a_moment(void **state)
 {
     struct intents *n = intents_new(SEED);
-    assert_true(intents_allows_all(n, 1000));
-    intents_reserve(n, SLICE("a"), 7, 0, SLICE("k"), INTENTS_READS, 1000);
-    assert_false(intents_allows_all(n, 1500));
-    assert_false(intents_can(n, SLICE("b"), 0, SLICE("other"), INTENTS_READS, 1500));
-    assert_true(intents_can(n, SLICE("a"), 0, SLICE("other"), INTENTS_READS, 1500)); /* who is here already goes on */
-    assert_true(intents_can(n, SLICE("b"), 0, SLICE("other"), INTENTS_READS, 1600));
-    assert_true(intents_allows_all(n, 2000)); /* a reservation that is too old is in nobody's way */
+    intents_set_time(n, 1000);
+    assert_true(intents_allows_all(n));
+    intents_reserve(n, SLICE("a"), 7, 0, SLICE("k"), INTENTS_READS);
+    intents_set_time(n, 1500);
+    assert_false(intents_allows_all(n));
+    assert_false(intents_can(n, SLICE("b"), 0, SLICE("other"), INTENTS_READS));
+    assert_true(intents_can(n, SLICE("a"), 0, SLICE("other"), INTENTS_READS)); /* who is here already goes on */
+    intents_set_time(n, 1600);
+    assert_true(intents_can(n, SLICE("b"), 0, SLICE("other"), INTENTS_READS));
+    intents_set_time(n, 2000);
+    assert_true(intents_allows_all(n)); /* a reservation that is too old is in nobody's way */
     assert_false(intents_any(n));
-    intents_reserve(n, SLICE("a"), 7, 0, SLICE("k"), INTENTS_READS, 3000);
-    intents_prepared(n, SLICE("a"), 2, 3000);
-    assert_false(intents_allows_all(n, 9000)); /* an intent is not */
+    intents_reserve(n, SLICE("a"), 7, 0, SLICE("k"), INTENTS_READS);
+    intents_prepared(n, SLICE("a"), 2);
+    intents_set_time(n, 90000);
+    assert_false(intents_allows_all(n)); /* an intent is not */
     intents_free(n);
 }
 
 static void a_reservation_that_one_key_is_taken_from_is_gone_as_a_whole(void **state)
 {
     struct intents *n = intents_new(SEED);
-    intents_reserve(n, SLICE("a"), 7, 0, SLICE("k1"), INTENTS_READS, 1000);
-    intents_reserve(n, SLICE("a"), 8, 0, SLICE("k2"), INTENTS_WRITES, 1000);
+    intents_set_time(n, 1000);
+    intents_reserve(n, SLICE("a"), 7, 0, SLICE("k1"), INTENTS_READS);
+    intents_reserve(n, SLICE("a"), 8, 0, SLICE("k2"), INTENTS_WRITES);
     assert_int_equal(intents_token(n, SLICE("a")), 7);
-    assert_false(intents_allows(n, 0, SLICE("k1"), INTENTS_WRITES, 1999));
-    assert_true(intents_allows(n, 0, SLICE("k1"), INTENTS_WRITES, 2000));
+    intents_set_time(n, 1999);
+    assert_false(intents_allows(n, 0, SLICE("k1"), INTENTS_WRITES));
+    intents_set_time(n, 2000);
+    assert_true(intents_allows(n, 0, SLICE("k1"), INTENTS_WRITES));
     assert_int_equal(intents_token(n, SLICE("a")), 0);
     assert_false(intents_has(n, SLICE("a"), 0, SLICE("k2"), INTENTS_WRITES));
     intents_free(n);

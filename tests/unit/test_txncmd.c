@@ -32,6 +32,7 @@ static struct {
     struct buf out; /* the last reply */
     char keys[GROUPS_END][4][16]; /* of each group some */
     uint32_t refills;
+    uint64_t now; /* of the raft thread's clock */
 } sc;
 
 /* ---- Raft */
@@ -83,7 +84,7 @@ static void hand(uint32_t group)
 static void settle(void)
 {
     for (int i = 0; i < 3; i++) {
-        seats_turn(sc.seats, 1000);
+        seats_turn(sc.seats, sc.now);
         seats_tell(sc.seats);
         for (uint32_t g = A; g <= B; g++) {
             hand(g);
@@ -91,6 +92,13 @@ static void settle(void)
         }
         work();
     }
+}
+
+/* Time passes, as far as locks are concerned. */
+static void pass(uint64_t ms)
+{
+    sc.now += ms;
+    settle();
 }
 
 static void lead(uint32_t group)
@@ -133,8 +141,9 @@ static int set_up(void **state)
     sc.rig = rig_new(1, 4);
     sc.w = sc.rig->workers[0];
     sc.w->now_ms = 1000000;
+    sc.now = 1000;
     const struct hash_desc halves[] = {{.id = 1, .generation = 1, .shard = A, .first = 0, .last = UINT64_MAX / 2}, {.id = 2, .generation = 1, .shard = B, .first = UINT64_MAX / 2 + 1, .last = UINT64_MAX}};
-    sc.seats = seats_new(&(struct seats_options){.engine = sc.rig->engine, .raft = {NULL, wake, propose, ask_round}, .now = 1000, .refill = refill, .told = told});
+    sc.seats = seats_new(&(struct seats_options){.engine = sc.rig->engine, .raft = {NULL, wake, propose, ask_round}, .now = sc.now, .refill = refill, .told = told});
     engine_set_map(sc.rig->engine, NULL, spaces_new(&sc.rig->engine->route, SPACE_BUCKET, halves, 2, 1));
     for (uint32_t g = A; g <= B; g++) {
         sc.logs[g].twin = store_new(sc.rig->engine->route.seed, &sc.rig->engine->limits, 7);
@@ -448,7 +457,7 @@ static void what_is_too_old_makes_way_and_cannot_be_used_any_more(void **state)
 {
     struct half h;
     half_fetch(&h, "t1");
-    sc.w->now_ms += INTENTS_RESERVED_MS;
+    pass(INTENTS_RESERVED_MS);
     SAY(A, "$-1\r\n", "get %s", h.key[A]); /* nobody wanted it: it is held */
     SAY(B, "+OK\r\n", "set %s other", h.key[B]);
     prepare(A, "t1", h.token[A], buf_slice(&h.ops[A]), "+OK\r\n");
@@ -754,7 +763,7 @@ static void what_is_old_is_listed_and_a_settled_decision_stays_for_who_may_ask(v
     half_prepare(&h, "t1");
     decide(B, "t1", h.token[B], buf_slice(&h.ops[B]), "+OK\r\n");
     SAY(A, "*2\r\n*0\r\n*0\r\n", "txn.list 1000");
-    sc.w->now_ms += 1500;
+    pass(1500);
     SAY(A, "*2\r\n*1\r\n*3\r\n$2\r\nt1\r\n:3\r\n:1500\r\n*0\r\n", "txn.list 1000");
     SAY(B, "*2\r\n*0\r\n*1\r\n*3\r\n$2\r\nt1\r\n*1\r\n:2\r\n:1500\r\n", "txn.list 0");
     lead_anew(A);
