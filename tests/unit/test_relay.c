@@ -2,6 +2,7 @@
 #include "relayrig.h"
 
 #include "base/le.h"
+#include "server/relay_call.h"
 
 /* ---- one thing at a time */
 
@@ -321,7 +322,7 @@ static void a_client_that_closes_is_forgotten_at_once(void **state)
     relayrig_free(r);
 }
 
-/* ---- a walk: clients append tokens to keys and read them, while leaders change, links break, tokens are held and clients close.
+/* ---- a walk: clients append tokens to keys and read them, while leaders change, links break, tokens are held and clients close. Some ask by calls instead of pipelines: a call promises as much.
  *
  * Each token is written once, so a value tells its history. What a client knows of its own tokens of a key is its twin: acknowledged ones must be in every value that it reads later, in the order in which it wrote them; those
  * that were refused, or are behind the read in its pipeline, must not. */
@@ -340,6 +341,7 @@ struct walker {
         uint32_t key, token; /* token 0: a read */
     } asked[PIPELINE_MAX];
     uint32_t n;
+    bool calls; /* it asks by calls */
 };
 
 struct walk {
@@ -348,7 +350,7 @@ struct walk {
     struct token *tokens;
     uint32_t n_tokens;
     struct walker walkers[WALK_CLIENTS];
-    uint64_t done, read, uncertain, refused, tried_again, closed, deposed, cuts;
+    uint64_t done, read, uncertain, refused, tried_again, closed, deposed, cuts, called;
 };
 
 static bool chance(struct walk *w, uint32_t in) { return rng_below(&w->rng, in) == 0; }
@@ -432,6 +434,44 @@ static void on_idle(struct relayrig_client *c)
     if (me->n) check_replies(w, me);
 }
 
+static enum call_fate fate_of(struct slice reply)
+{
+    return begins(reply, "-UNCERTAIN") ? CALL_UNCERTAIN : begins(reply, "-") ? CALL_NOBODY : CALL_ANSWERED;
+}
+
+static void call_over(void *ctx, struct call *call)
+{
+    struct walker *me = ctx;
+    struct relayrig_client *c = me->c;
+    for (uint32_t i = 0; i < call_size(call); i++) {
+        struct slice reply;
+        enum call_fate fate = call_fate(call, i, &reply);
+        assert_int_equal(fate, fate_of(reply));
+        buf_add_slice(&c->conn.out, reply);
+    }
+    call_free(call);
+    c->busy = false;
+    c->words_used = 0;
+    on_idle(c);
+}
+
+/* The requests that were asked for go by a call. */
+static void go_by_call(struct walk *w, struct walker *me)
+{
+    struct relayrig_client *c = me->c;
+    const struct task *t = &c->conn.batch->task;
+    struct call *call = call_new(c->conn.front, 0, 2, call_over, me);
+    for (uint32_t i = 0; i < t->n_requests; i++) {
+        const struct request *r = &t->requests[i];
+        call_add(call, r->group, r->cmd, t->args + r->first_arg, r->argc);
+    }
+    front_batch_put(c->conn.front, c->conn.batch);
+    c->conn.batch = NULL;
+    c->busy = true;
+    w->called++;
+    call_send(call, 40);
+}
+
 static void start_pipeline(struct walk *w, struct walker *me)
 {
     uint32_t few = chance(w, 2) ? 3 : RELAYRIG_KEYS; /* often the same keys, so that order matters */
@@ -449,7 +489,8 @@ static void start_pipeline(struct walk *w, struct walker *me)
         me->asked[i].key = key;
         me->asked[i].token = token;
     }
-    relayrig_go(me->c);
+    if (me->calls) go_by_call(w, me);
+    else relayrig_go(me->c);
 }
 
 static void close_client(struct walk *w, struct walker *me)
@@ -506,7 +547,7 @@ static void walk_step(struct walk *w)
     case 5: disturb(w); break;
     default:
         if (!me->c->busy) start_pipeline(w, me);
-        else if (me->n && chance(w, 200)) close_client(w, me);
+        else if (me->n && !me->calls && chance(w, 200)) close_client(w, me);
     }
 }
 
@@ -543,6 +584,7 @@ static void walk(uint64_t seed, uint32_t steps)
     for (uint32_t i = 0; i < WALK_CLIENTS; i++) {
         w.walkers[i].c = relayrig_client_at(w.rig, i % RELAYRIG_NODES, i % RELAYRIG_FRONTS);
         w.walkers[i].c->role = &w;
+        w.walkers[i].calls = i >= WALK_CLIENTS - RELAYRIG_NODES; /* one at each node */
     }
     for (uint32_t i = 0; i < steps; i++) {
         walk_step(&w);
@@ -562,7 +604,7 @@ static void walk(uint64_t seed, uint32_t steps)
         sum.retried += info.retried;
     }
     /* A walk that has not met it all proves nothing. */
-    assert_true(w.done > 100 && w.read > 100 && w.uncertain && w.refused && w.closed && w.deposed > 10 && w.cuts);
+    assert_true(w.done > 100 && w.read > 100 && w.uncertain && w.refused && w.called > 10 && w.closed && w.deposed > 10 && w.cuts);
     assert_true(sum.forwarded > 100 && sum.here > 100 && sum.bounced > 10 && sum.retried > 10);
     mem_free(w.tokens);
     relayrig_free(w.rig);
