@@ -17,7 +17,9 @@
 #include "server/clusterpub.h"
 #include "server/clusterslots.h"
 #include "server/datadir.h"
+#include "server/health.h"
 #include "server/relay.h"
+#include "server/sampler.h"
 #include "server/server.h"
 
 enum {
@@ -320,4 +322,22 @@ void clusternode_info(struct server *s, struct buf *out)
     add_snapshots(out, &i.snapshots);
     add_relay(out, &r);
     add_messages(out, &p);
+}
+
+void clusternode_facts(struct server *s, struct health_node_facts *out)
+{
+    struct sampler_disk disk;
+    struct node_info i;
+    sampler_disk(s, &disk);
+    node_look(s->node, &i);
+    *out = (struct health_node_facts){.up = node_is_up(s->node),
+                                      .nodes = i.nodes,
+                                      .nodes_alive = i.nodes_alive,
+                                      .groups = i.groups,
+                                      .groups_led = i.groups_led,
+                                      .recovering = i.snapshots.recovering,
+                                      .filling = i.snapshots.filling,
+                                      .log_error = -i.raft.chore_error,
+                                      .disk_free = disk.free_bytes,
+                                      .disk_total = disk.total_bytes};
 }

@@ -15,6 +15,7 @@
 
 struct clusternode;
 struct datadir;
+struct health_node_facts;
 struct server;
 
 /* NULL: it cannot be one. Keeps s and d. */
@@ -32,5 +33,6 @@ void clusternode_close(struct clusternode *c);
 
 /* The fields of CLUSTER INFO, "name:value\r\n" each. */
 void clusternode_info(struct server *s, struct buf *out);
+void clusternode_facts(struct server *s, struct health_node_facts *out); /* for HEALTH */
 /* This node's name among Redis clients. */
 void clusternode_name(const struct server *s, char out[41]);

@@ -14,7 +14,7 @@
 static const char *const answered_here[] = {
     "auth", "client", "echo", "hello", "ping", "quit", "reset", "select",                   /* the connection */
     "cluster", "readonly", "readwrite",                                                     /* the cluster */
-    "command", "config", "info", "latency", "lolwut", "module", "role", "shutdown", "slowlog", "time", /* this node */
+    "command", "config", "health", "info", "latency", "lolwut", "module", "role", "shutdown", "slowlog", "time", /* this node */
     "stats.hotkeys", "stats.latency", "stats.memory", "stats.shards", "pfselftest",
     "publish", "spublish", "subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe", "sunsubscribe", "pubsub", /* server/clusterpub.h */
 };

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "log/wal.h"
+#include "server/clusternode.h"
 #include "server/conn.h"
 #include "server/families.h"
 #include "server/front.h"
@@ -175,28 +176,51 @@ void durability_facts(struct server *s, struct health_facts *f)
                                .data_bytes = server_used_bytes(s)};
 }
 
+static void reply_head(struct exec *x, const struct health_finding *found, int n)
+{
+    reply_map(&x->out, 1 + (size_t)n);
+    reply_bulk_str(&x->out, "state");
+    reply_bulk_str(&x->out, health_state_name(health_worst(found, n)));
+}
+
+static void reply_finding(struct exec *x, const char *check, const struct health_finding *found)
+{
+    reply_bulk_str(&x->out, check);
+    reply_map(&x->out, 2);
+    reply_bulk_str(&x->out, "state");
+    reply_bulk_str(&x->out, health_state_name(found->state));
+    reply_bulk_str(&x->out, "detail");
+    reply_bulk_str(&x->out, found->text);
+}
+
+static void reply_node(struct exec *x, struct server *s)
+{
+    struct health_node_facts facts;
+    struct health_finding found[HEALTH_NODE_CHECKS];
+    clusternode_facts(s, &facts);
+    health_judge_node(&facts, found);
+    reply_head(x, found, HEALTH_NODE_CHECKS);
+    for (int i = 0; i < HEALTH_NODE_CHECKS; i++) reply_finding(x, health_node_check_name((enum health_node_check)i), &found[i]);
+}
+
 static void cmd_health(struct exec *x)
 {
+    struct server *s = conn_of(x)->front->server;
     struct health_facts facts;
     struct health_finding found[HEALTH_CHECKS];
-    durability_facts(conn_of(x)->front->server, &facts);
-    health_judge(&facts, found);
-    reply_map(&x->out, 1 + HEALTH_CHECKS);
-    reply_bulk_str(&x->out, "state");
-    reply_bulk_str(&x->out, health_state_name(health_worst(found)));
-    for (int i = 0; i < HEALTH_CHECKS; i++) {
-        reply_bulk_str(&x->out, health_check_name((enum health_check)i));
-        reply_map(&x->out, 2);
-        reply_bulk_str(&x->out, "state");
-        reply_bulk_str(&x->out, health_state_name(found[i].state));
-        reply_bulk_str(&x->out, "detail");
-        reply_bulk_str(&x->out, found[i].text);
+    if (s->node) {
+        reply_node(x, s);
+        return;
     }
+    durability_facts(s, &facts);
+    health_judge(&facts, found);
+    reply_head(x, found, HEALTH_CHECKS);
+    for (int i = 0; i < HEALTH_CHECKS; i++) reply_finding(x, health_check_name((enum health_check)i), &found[i]);
 }
 
 static const struct command rows[] = {
     {.name = "health", .fn = cmd_health, .arity = 1, .class = CLASS_LOCAL, .flags = CMD_LOADING | CMD_STALE | CMD_FAST, .group = "server", .since = "0.1.0",
-     .summary = "Checks what durability depends on: the log's length, the last dump, checksums, disk space.", .args = ""},
+     .summary = "Checks what durability depends on: the log's length, the last dump, checksums, disk space; of a cluster's node: leaders, peers, replicas, disk space.", .args = ""},
 };
 
 const struct command_family durability_family = COMMAND_FAMILY(rows);

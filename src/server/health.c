@@ -89,10 +89,59 @@ void health_judge(const struct health_facts *f, struct health_finding found[HEAL
     }
 }
 
-enum health_state health_worst(const struct health_finding found[HEALTH_CHECKS])
+/* ---- of a node */
+
+static void judge_groups(const struct health_node_facts *f, struct health_finding *h)
+{
+    uint32_t left = f->groups - f->groups_led;
+    if (!f->groups) say(h, HEALTH_FAIL, "this node does not know the cluster's groups yet");
+    else if (left) say(h, HEALTH_FAIL, "%" PRIu32 " of %" PRIu32 " groups have no leader that is known here: their keys cannot be used", left, f->groups);
+    else say(h, HEALTH_OK, "all %" PRIu32 " groups have a leader", f->groups);
+}
+
+static void judge_peers(const struct health_node_facts *f, struct health_finding *h)
+{
+    if (f->nodes_alive < f->nodes) say(h, HEALTH_WARN, "%" PRIu32 " of %" PRIu32 " nodes are silent", f->nodes - f->nodes_alive, f->nodes);
+    else say(h, HEALTH_OK, "all %" PRIu32 " nodes of the cluster are heard of", f->nodes);
+}
+
+static void judge_replicas(const struct health_node_facts *f, struct health_finding *h)
+{
+    uint32_t late = f->recovering + f->filling;
+    if (late) say(h, HEALTH_WARN, "%" PRIu32 " replicas of this node are being made, from snapshots or from the log", late);
+    else say(h, HEALTH_OK, "all replicas of this node follow their groups");
+}
+
+static void judge_node_disk(const struct health_node_facts *f, struct health_finding *h)
+{
+    if (f->log_error) say(h, HEALTH_FAIL, "the log gets no more room (%s): this node leads nothing until it does", strerror(f->log_error));
+    else if (f->disk_total && f->disk_free < DISK_LOW_BYTES) say(h, HEALTH_WARN, "%.1f MiB of disk are free: soon the log gets no more room", mib(f->disk_free));
+    else if (f->disk_total) say(h, HEALTH_OK, "%.1f of %.1f MiB of disk are free", mib(f->disk_free), mib(f->disk_total));
+    else say(h, HEALTH_OK, "the file system does not tell how much room it has");
+}
+
+void health_judge_node(const struct health_node_facts *f, struct health_finding found[HEALTH_NODE_CHECKS])
+{
+    if (f->up) say(&found[HEALTH_NODE], HEALTH_OK, "this node is up, and knows the cluster's map");
+    else say(&found[HEALTH_NODE], HEALTH_WARN, "this node is starting: its replicas are not back, or it has no map yet");
+    judge_groups(f, &found[HEALTH_GROUPS]);
+    judge_peers(f, &found[HEALTH_PEERS]);
+    judge_replicas(f, &found[HEALTH_REPLICAS]);
+    judge_node_disk(f, &found[HEALTH_NODE_DISK]);
+}
+
+const char *health_node_check_name(enum health_node_check c)
+{
+    static const char *const names[] = {[HEALTH_NODE] = "node", [HEALTH_GROUPS] = "groups", [HEALTH_PEERS] = "peers", [HEALTH_REPLICAS] = "replicas", [HEALTH_NODE_DISK] = "disk"};
+    return names[c];
+}
+
+/* ---- */
+
+enum health_state health_worst(const struct health_finding *found, int n)
 {
     enum health_state worst = HEALTH_OK;
-    for (int i = 0; i < HEALTH_CHECKS; i++)
+    for (int i = 0; i < n; i++)
         if (found[i].state > worst) worst = found[i].state;
     return worst;
 }

@@ -1,4 +1,4 @@
-/* Is the server's durability as it should be? Four checks, each with a state and a sentence. Pure: facts in, findings out; server/durability.c collects the facts. */
+/* Is the server's durability as it should be, or that of a cluster's node? A few checks, each with a state and a sentence. Pure: facts in, findings out; server/durability.c and server/clusternode.c collect the facts. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,6 +38,24 @@ struct health_finding {
 };
 
 void health_judge(const struct health_facts *f, struct health_finding found[HEALTH_CHECKS]);
-enum health_state health_worst(const struct health_finding found[HEALTH_CHECKS]);
+
+/* ---- of a node */
+
+enum health_node_check { HEALTH_NODE, HEALTH_GROUPS, HEALTH_PEERS, HEALTH_REPLICAS, HEALTH_NODE_DISK, HEALTH_NODE_CHECKS };
+
+struct health_node_facts {
+    bool up;                     /* its replicas are back, and the map is known */
+    uint32_t nodes, nodes_alive; /* of the cluster, as heard of here */
+    uint32_t groups, groups_led;
+    uint32_t recovering, filling; /* replicas here that are not up to date */
+    int log_error;                /* 0, or the errno of why the log gets no more room */
+    uint64_t disk_free, disk_total; /* total 0: the file system does not tell */
+};
+void health_judge_node(const struct health_node_facts *f, struct health_finding found[HEALTH_NODE_CHECKS]);
+const char *health_node_check_name(enum health_node_check c); /* "groups" */
+
+/* ---- */
+
+enum health_state health_worst(const struct health_finding *found, int n);
 const char *health_state_name(enum health_state s); /* "ok" */
 const char *health_check_name(enum health_check c); /* "wal" */

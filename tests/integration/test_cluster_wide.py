@@ -1,4 +1,4 @@
-"""Commands over all keys of a cluster, asked of any node: each group answers for its part, and there is no answer if one of them cannot."""
+"""Commands over all keys of a cluster, asked of any node: each group answers for its part, and there is no answer if one of them cannot. And what a node says of its health."""
 from collections import Counter
 
 from cluster import SPREAD, cluster, make_cluster, wait_for  # noqa: F401, two of them fixtures
@@ -138,3 +138,20 @@ def test_what_nodes_say_to_each_other_is_unknown_to_clients(cluster):
     for words in (("INFO",), ("DOCS",), ("GETKEYS",)):
         assert c.ask("COMMAND", *words, "group.keys", "a") == c.ask("COMMAND", *words, "no.such", "a")
     c.close()
+
+
+def health(cluster, number):
+    """The state of all, and of each check."""
+    pairs = cluster.ask(number, "HEALTH")
+    found = dict(zip(pairs[::2], pairs[1::2]))
+    return found.pop("state"), {check: finding[1] for check, finding in found.items()}
+
+
+def test_the_health_of_a_node_is_that_of_its_cluster(cluster):
+    well = {check: "ok" for check in ("node", "groups", "peers", "replicas", "disk")}
+    for number in cluster.nodes:
+        wait_for(lambda: health(cluster, number) == ("ok", well), 30, lambda: cluster.ask(number, "HEALTH"))
+    cluster.kill(3)
+    wait_for(lambda: health(cluster, 1) == ("warn", {**well, "peers": "warn"}), 30, lambda: cluster.ask(1, "HEALTH"))
+    cluster.kill(2)
+    wait_for(lambda: health(cluster, 1) == ("fail", {**well, "peers": "warn", "groups": "fail"}), 30, lambda: cluster.ask(1, "HEALTH"))

@@ -28,7 +28,7 @@ static void expect(const struct health_facts *f, enum health_check check, enum h
         if (found[i].state != wanted) fail_msg("%s: %s: %s", health_check_name((enum health_check)i), health_state_name(found[i].state), found[i].text);
         assert_true(strlen(found[i].text) > 20 && strlen(found[i].text) < sizeof found[i].text - 1);
     }
-    assert_int_equal(health_worst(found), state);
+    assert_int_equal(health_worst(found, HEALTH_CHECKS), state);
     if (!strstr(found[check].text, words)) fail_msg("%s", found[check].text);
 }
 
@@ -121,8 +121,46 @@ static void a_server_that_loads_is_not_ready(void **state)
     struct health_finding found[HEALTH_CHECKS];
     f.loading = true;
     health_judge(&f, found);
-    assert_int_equal(health_worst(found), HEALTH_WARN);
+    assert_int_equal(health_worst(found, HEALTH_CHECKS), HEALTH_WARN);
     assert_string_equal(found[HEALTH_CRC].text, "the data is still being loaded");
+}
+
+/* ---- of a node */
+
+static void expect_node(const struct health_node_facts *f, enum health_node_check check, enum health_state state, const char *words)
+{
+    struct health_finding found[HEALTH_NODE_CHECKS];
+    health_judge_node(f, found);
+    for (int i = 0; i < HEALTH_NODE_CHECKS; i++) {
+        enum health_state wanted = i == (int)check ? state : HEALTH_OK;
+        if (found[i].state != wanted) fail_msg("%s: %s: %s", health_node_check_name((enum health_node_check)i), health_state_name(found[i].state), found[i].text);
+        assert_true(strlen(found[i].text) > 20 && strlen(found[i].text) < sizeof found[i].text - 1);
+    }
+    assert_int_equal(health_worst(found, HEALTH_NODE_CHECKS), state);
+    if (!strstr(found[check].text, words)) fail_msg("%s", found[check].text);
+}
+
+static void each_trouble_of_a_node_has_its_check(void **state)
+{
+    const struct health_node_facts well = {.up = true, .nodes = 3, .nodes_alive = 3, .groups = 18, .groups_led = 18, .disk_free = MIB(10000), .disk_total = MIB(50000)};
+    struct health_node_facts f = well;
+    expect_node(&f, HEALTH_GROUPS, HEALTH_OK, "all 18 groups");
+    f.disk_total = 0;
+    expect_node(&f, HEALTH_NODE_DISK, HEALTH_OK, "does not tell");
+    f = well, f.up = false;
+    expect_node(&f, HEALTH_NODE, HEALTH_WARN, "is starting");
+    f = well, f.groups_led = 16;
+    expect_node(&f, HEALTH_GROUPS, HEALTH_FAIL, "2 of 18 groups");
+    f = well, f.groups = f.groups_led = 0;
+    expect_node(&f, HEALTH_GROUPS, HEALTH_FAIL, "not know");
+    f = well, f.nodes_alive = 2;
+    expect_node(&f, HEALTH_PEERS, HEALTH_WARN, "1 of 3 nodes");
+    f = well, f.recovering = 2, f.filling = 1;
+    expect_node(&f, HEALTH_REPLICAS, HEALTH_WARN, "3 replicas");
+    f = well, f.log_error = ENOSPC;
+    expect_node(&f, HEALTH_NODE_DISK, HEALTH_FAIL, "No space left");
+    f = well, f.disk_free = MIB(10);
+    expect_node(&f, HEALTH_NODE_DISK, HEALTH_WARN, "10.0 MiB");
 }
 
 int main(void)
@@ -137,6 +175,7 @@ int main(void)
         cmocka_unit_test(damage_at_the_start_fails),
         cmocka_unit_test(a_server_that_loads_is_not_ready),
         cmocka_unit_test(the_disk_must_have_space_for_the_next_dump),
+        cmocka_unit_test(each_trouble_of_a_node_has_its_check),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
