@@ -1,7 +1,10 @@
 /* A Raft group's own commands over all of its keys: a node that is asked for all keys of a cluster sends them to every group (server/wide.h), and puts the answers together. Their arguments are those of the client's command. */
+#include "base/num.h"
 #include "command/allkeys.h"
 #include "command/command.h"
+#include "command/cursor.h"
 #include "command/families.h"
+#include "command/keyscan.h"
 
 static struct store *store_of(const struct exec *x) { return x->stores[x->shard]; }
 
@@ -22,6 +25,26 @@ static void group_randomkey(struct exec *x)
     reply_int(&x->out, any ? (int64_t)store_keys(store_of(x), x->db) : 0);
     if (any) reply_bulk(&x->out, key);
     else reply_null(&x->out);
+}
+
+/* From a cursor of a group's table on: the next cursor, how many keys were looked at, and those that were found. */
+static void group_scan(struct exec *x)
+{
+    struct keyscan s;
+    struct buf found = {0};
+    uint64_t cursor, order = keyscan_order(store_of(x), x->db);
+    if (!num_parse_u64(x->argv[1], &cursor)) {
+        reply_error(&x->out, "ERR invalid cursor");
+        return;
+    }
+    if (!keyscan_begin(x, 2, &found, &s)) return;
+    uint64_t position = keyscan_walk(x, &s, store_of(x), cursor_position(&cursor_of_cluster, cursor, order));
+    reply_array(&x->out, 3);
+    reply_int(&x->out, (int64_t)cursor_in_table(&cursor_of_cluster, position, order));
+    reply_int(&x->out, (int64_t)s.visited);
+    reply_array(&x->out, s.n);
+    buf_add_slice(x->out.out, buf_slice(&found));
+    buf_fini(&found);
 }
 
 static void apply(struct exec *x, const struct op *op)
@@ -67,6 +90,7 @@ static const struct command rows[] = {
     {.name = "group.dbsize", .fn = group_dbsize, .arity = 1, .flags = READ, OF_GROUP, .summary = "The number of keys in a group.", .args = ""},
     {.name = "group.keys", .fn = group_keys, .arity = 2, .flags = READ, OF_GROUP, .summary = "A group's keys that match a pattern.", .args = "pattern"},
     {.name = "group.randomkey", .fn = group_randomkey, .arity = 1, .flags = READ, OF_GROUP, .summary = "The number of keys in a group, and one of them.", .args = ""},
+    {.name = "group.scan", .fn = group_scan, .arity = -2, .flags = READ, OF_GROUP, .summary = "Some of a group's keys.", .args = "cursor [MATCH pattern] [COUNT count] [TYPE type]"},
     {.name = "group.flushdb", .fn = group_flushdb, .arity = -1, .flags = WRITE, OF_GROUP, .summary = "Removes a group's keys from a database.", .args = "[ASYNC | SYNC]"},
     {.name = "group.flushall", .fn = group_flushall, .arity = -1, .flags = WRITE, OF_GROUP, .summary = "Removes a group's keys from all databases.", .args = "[ASYNC | SYNC]"},
     {.name = "group.swapdb", .fn = group_swapdb, .arity = 3, .flags = WRITE, OF_GROUP, .summary = "Swaps two databases of a group.", .args = "index1 index2"},

@@ -62,7 +62,7 @@ bool inscan_begin(struct exec *x, struct inscan *s, enum type t)
         return false;
     }
     s->e = at.e;
-    s->cursor = cursor_position(s->cursor, body_order(s->e), CURSOR_ORDER_BITS);
+    s->cursor = cursor_position(&cursor_of_members, s->cursor, body_order(s->e));
     s->items = (struct reply){.out = &s->bytes, .resp = x->out.resp};
     return read_options(x, s, t);
 }
@@ -77,6 +77,6 @@ void inscan_add(struct inscan *s, struct slice element)
 
 void inscan_end(struct exec *x, struct inscan *s)
 {
-    answer(x, cursor_in_table(s->cursor, body_order(s->e), CURSOR_ORDER_BITS), s->n, buf_slice(&s->bytes));
+    answer(x, cursor_in_table(&cursor_of_members, s->cursor, body_order(s->e)), s->n, buf_slice(&s->bytes));
     buf_fini(&s->bytes);
 }

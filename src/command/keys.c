@@ -112,20 +112,22 @@ static void answer_scan(struct exec *x, uint64_t cursor, const struct keyscan *s
     buf_add(x->out.out, x->carry->p + head, x->carry->len - head);
 }
 
+static uint32_t pass_now(const struct exec *x) { return cursor_pass(&cursor_of_server, atomic_load(&x->route->shifts)); }
+
 /* Where the scan goes on that has come to this position in this shard; 0: it is over. */
 static uint64_t next_cursor(const struct exec *x, uint64_t position, uint64_t order, uint32_t pass)
 {
-    struct cursor next = {.shard = x->shard, .pass = pass};
+    struct cursor next = {.place = x->shard, .pass = pass};
     if (position) {
-        next.in_table = cursor_in_table(position, order, CURSOR_SCAN_ORDER_BITS);
+        next.in_table = cursor_in_table(&cursor_of_server, position, order);
     } else if (!is_last_shard(x)) {
-        next.shard++;
+        next.place++;
     } else {
-        next.shard = 0;
-        next.pass = cursor_pass(x->route);
+        next.place = 0;
+        next.pass = pass_now(x);
         if (next.pass == pass) return 0; /* no key was carried from shard to shard since the pass began */
     }
-    return cursor_make(&next);
+    return cursor_make(&cursor_of_server, &next);
 }
 
 /* Goes on to the next shard until COUNT keys were looked at, so that a small keyspace takes one call however many shards there are. */
@@ -137,14 +139,14 @@ static void cmd_scan(struct exec *x)
     struct store *store = x->stores[x->shard];
     uint64_t order = keyscan_order(store, x->db), position = 0;
     x->done = true;
-    if (!cursor_parse(x->argv[1], x->route->shards, &at)) {
+    if (!cursor_parse(&cursor_of_server, x->argv[1], x->route->shards, &at)) {
         reply_error(&x->out, "ERR invalid cursor");
         return;
     }
     if (!keyscan_begin(x, 2, x->carry, &s)) return;
     if (x->carry->len == 0) {
-        state.pass = at.pass ? at.pass : cursor_pass(x->route);
-        position = cursor_position(at.in_table, order, CURSOR_SCAN_ORDER_BITS);
+        state.pass = at.pass ? at.pass : pass_now(x);
+        position = cursor_position(&cursor_of_server, at.in_table, order);
         buf_add(x->carry, &state, sizeof state);
     } else {
         memcpy(&state, x->carry->p, sizeof state);

@@ -60,7 +60,7 @@ static void visit(void *ctx, struct entry *e)
 }
 
 /* Keys past their time go when they are met, as everywhere; not while the table is being walked. */
-static void drop_expired(struct exec *x, struct keyscan *s)
+static void drop_expired(const struct exec *x, struct keyscan *s, struct store *store)
 {
     struct place at;
     struct slice key;
@@ -68,19 +68,19 @@ static void drop_expired(struct exec *x, struct keyscan *s)
         memcpy(&key.n, s->expired.p + i, sizeof key.n);
         i += sizeof key.n;
         key.p = s->expired.p + i;
-        exec_peek(x, key, &at);
+        store_peek(store, x->db, keyhash(key, store->seed), key, &at);
     }
     buf_fini(&s->expired);
 }
 
 uint64_t keyscan_order(const struct store *store, uint16_t db) { return store->dbs[db] ? store->dbs[db]->keys.scramble : 0; }
 
-uint64_t keyscan_walk(struct exec *x, struct keyscan *s, struct store *store, uint64_t position)
+uint64_t keyscan_walk(const struct exec *x, struct keyscan *s, struct store *store, uint64_t position)
 {
     struct db *db = store->dbs[x->db];
     if (!db) return 0;
     size_t want = (uint64_t)s->count > s->visited ? (size_t)((uint64_t)s->count - s->visited) : 0;
     table_scan(&db->keys, &position, want, visit, s);
-    drop_expired(x, s);
+    drop_expired(x, s, store);
     return position;
 }

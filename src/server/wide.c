@@ -8,6 +8,7 @@
 #include "server/relay.h"
 #include "server/relay_call.h"
 #include "server/stats.h"
+#include "server/wide_own.h"
 #include "shard/seating.h"
 
 struct wide;
@@ -34,39 +35,42 @@ static const struct engine *engine_of(const struct wide *w) { return w->conn->fr
 
 /* ---- which groups there are */
 
-enum { WORDS = META_GROUPS_MAX / 64 };
-
-static void note(uint64_t set[WORDS], uint32_t group)
+static void note(struct wide_groups *g, uint32_t group)
 {
     CHECK(group < META_GROUPS_MAX);
-    set[group / 64] |= 1ull << group % 64;
+    g->bits[group / 64] |= 1ull << group % 64;
 }
 
-static void note_ranges(uint64_t set[WORDS], const struct space *s, bool of_new, uint32_t n)
+static void note_ranges(struct wide_groups *g, const struct space *s, bool of_new, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         const struct range_desc *d = spaces_range(s, of_new, i);
-        note(set, d->shard);
-        if (d->moving) note(set, d->to_shard);
+        note(g, d->shard);
+        if (d->moving) note(g, d->to_shard);
     }
 }
 
-/* Every group that may have keys. */
-static void note_groups(uint64_t set[WORDS], const struct space_map *m)
+void wide_find_groups(const struct space_map *m, struct wide_groups *out)
 {
-    for (uint32_t i = 0; i < m->n_hash; i++) note(set, m->hash[i].shard);
+    *out = (struct wide_groups){0};
+    for (uint32_t i = 0; i < m->n_hash; i++) note(out, m->hash[i].shard);
     for (uint32_t i = 0; i < m->n_spaces; i++) {
         struct space_info info;
         spaces_describe(m->spaces[i], &info);
-        note_ranges(set, m->spaces[i], false, info.n_ranges);
-        note_ranges(set, m->spaces[i], true, info.n_to);
+        note_ranges(out, m->spaces[i], false, info.n_ranges);
+        note_ranges(out, m->spaces[i], true, info.n_to);
     }
+}
+
+uint32_t wide_next_group(const struct wide_groups *g, uint32_t from)
+{
+    while (from < META_GROUPS_MAX && !(g->bits[from / 64] >> from % 64 & 1)) from++;
+    return from;
 }
 
 /* ---- the answers of groups: RESP, from another node */
 
-/* A line ":17\r\n", or with another letter; the rest stays. */
-static bool take_number(struct slice *s, char letter, int64_t *n)
+bool wide_take_number(struct slice *s, char letter, int64_t *n)
 {
     const char *end = s->n ? memchr(s->p, '\r', s->n) : NULL;
     if (!end || s->p[0] != letter || (size_t)(end - s->p) + 2 > s->n || end[1] != '\n') return false;
@@ -87,7 +91,7 @@ static bool merge_sizes(struct wide *w, const struct call *c, struct reply *out)
     int64_t sum = 0, n;
     for (uint32_t i = 0; i < call_size(c); i++) {
         struct slice reply = reply_of(c, i);
-        if (!take_number(&reply, ':', &n)) return false;
+        if (!wide_take_number(&reply, ':', &n)) return false;
         sum += n;
     }
     reply_int(out, sum);
@@ -100,7 +104,7 @@ static bool merge_keys(struct wide *w, const struct call *c, struct reply *out)
     int64_t sum = 0, n;
     for (uint32_t i = 0; i < call_size(c); i++) {
         struct slice reply = reply_of(c, i);
-        if (!take_number(&reply, '*', &n)) return false;
+        if (!wide_take_number(&reply, '*', &n)) return false;
         buf_add_slice(out->out, reply);
         sum += n;
     }
@@ -115,7 +119,7 @@ static bool merge_random(struct wide *w, const struct call *c, struct reply *out
     int64_t sum = 0, two, n;
     for (uint32_t i = 0; i < call_size(c); i++) {
         struct slice reply = reply_of(c, i);
-        if (!take_number(&reply, '*', &two) || two != 2 || !take_number(&reply, ':', &n)) return false;
+        if (!wide_take_number(&reply, '*', &two) || two != 2 || !wide_take_number(&reply, ':', &n)) return false;
         sum += n;
         if (n > 0 && rng_below(&w->conn->front->worker.rng, (uint64_t)sum) < (uint64_t)n) chosen = reply;
     }
@@ -151,27 +155,31 @@ static bool ask(struct wide *w)
     const struct space_map *m = route_map(&e->route);
     const struct command *cmd = command_find_any(e->commands, slice_str(w->asks_first ? "group.dbsize" : w->kind->of_group));
     int64_t left_ms = w->until_ms - conn->front->worker.now_ms;
-    uint64_t set[WORDS] = {0};
+    struct wide_groups groups;
     if (!m) return false;
     w->version = m->version;
-    note_groups(set, m);
+    wide_find_groups(m, &groups);
     struct call *c = call_new(conn->front, conn->db, conn->resp, answered, w);
-    for (uint32_t group = 0; group < META_GROUPS_MAX; group++)
-        if (set[group / 64] >> group % 64 & 1) call_add(c, group, cmd, w->argv, w->asks_first ? 1 : w->argc);
+    for (uint32_t group = 0; (group = wide_next_group(&groups, group)) < META_GROUPS_MAX; group++) call_add(c, group, cmd, w->argv, w->asks_first ? 1 : w->argc);
     call_send(c, left_ms > 0 ? (uint32_t)left_ms : 0);
     return true;
 }
 
-static void finish(struct wide *w, struct buf *answer)
+void wide_finish(struct conn *c, struct buf *answer)
 {
-    struct front *f = w->conn->front;
+    struct front *f = c->front;
     if (answer->p[0] == '-') stats_note_error(f->server, &f->worker, buf_slice(answer));
-    conn_errand_done(w->conn, buf_slice(answer));
+    conn_errand_done(c, buf_slice(answer));
     buf_fini(answer);
-    mem_free(w);
 }
 
-static void reply_unknown_map(struct reply *out) { reply_error(out, "CLUSTERDOWN this node does not know the cluster's map yet: nothing was done"); }
+void wide_reply_nonsense(struct reply *out)
+{
+    out->out->len = 0;
+    reply_error(out, "ERR the answer of a shard makes no sense");
+}
+
+void wide_reply_no_map(struct reply *out) { reply_error(out, "CLUSTERDOWN this node does not know the cluster's map yet: nothing was done"); }
 
 static void wide_command(struct exec *x)
 {
@@ -184,7 +192,7 @@ static void wide_command(struct exec *x)
     if (ask(w)) {
         conn->errand = true;
     } else {
-        reply_unknown_map(&x->out);
+        wide_reply_no_map(&x->out);
         mem_free(w);
     }
 }
@@ -230,10 +238,9 @@ static bool settle(struct wide *w, const struct call *c, struct reply *out)
     if (w->asks_first || is_overtaken(w)) {
         w->asks_first = false;
         if (ask(w)) return false;
-        reply_unknown_map(out);
+        wide_reply_no_map(out);
     } else if (!w->kind->merge(w, c, out)) {
-        out->out->len = 0;
-        reply_error(out, "ERR the answer of a shard makes no sense");
+        wide_reply_nonsense(out);
     }
     return true;
 }
@@ -243,14 +250,20 @@ static void answered(void *ctx, struct call *c)
     struct wide *w = ctx;
     struct buf answer = {0};
     struct reply out = {.out = &answer, .resp = w->conn->resp};
-    if (settle(w, c, &out)) finish(w, &answer);
+    if (settle(w, c, &out)) {
+        wide_finish(w->conn, &answer);
+        mem_free(w);
+    }
     call_free(c);
 }
 
 /* ---- rows */
 
+static bool is_scan(const struct command *c) { return strcmp(c->name, "scan") == 0; }
+
 bool wide_has(const struct command *c)
 {
+    if (is_scan(c)) return true;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (strcmp(kinds[i].name, c->name) == 0) return true;
     return false;
@@ -258,7 +271,7 @@ bool wide_has(const struct command *c)
 
 void wide_make_row(struct command *row)
 {
-    row->fn = wide_command;
+    row->fn = is_scan(row) ? widescan_command : wide_command;
     row->class = CLASS_LOCAL;
     row->flags |= CMD_NO_MULTI;
 }

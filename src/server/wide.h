@@ -4,6 +4,8 @@
  * moment of its own. If one of them cannot be asked there is no answer but an error: never a part of one. Those that write ask first whether every group is led, so that they are rarely done in some groups and not in others;
  * if that happens all the same, the error says so.
  *
+ * SCAN asks one group after the other (server/widescan.c).
+ *
  * Those whose keys are in several groups run alone, as a barrier in the pipeline.
  *
  * A front's thread alone. */

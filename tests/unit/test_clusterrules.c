@@ -58,10 +58,10 @@ static void classes_of_commands_have_the_rules_that_the_documentation_says(void 
     } expected[] = {
         {CLUSTERRULE_RELAYED, {"get", "set", "mset", "del", "incr", "lpush", "hset", "zadd", "sadd", "pfadd", "setbit", "rename", "copy", "restore", "expire", "object", "zunionstore", "move"}},
         {CLUSTERRULE_NARROW, {"sort", "sort_ro", "memory"}},
-        {CLUSTERRULE_WIDE, {"dbsize", "keys", "randomkey", "flushdb", "flushall", "swapdb"}},
+        {CLUSTERRULE_WIDE, {"dbsize", "keys", "randomkey", "scan", "flushdb", "flushall", "swapdb"}},
         {CLUSTERRULE_HERE, {"ping", "select", "info", "cluster", "config", "client", "hello", "command", "shutdown", "stats.shards", "health", "publish", "spublish", "subscribe", "psubscribe", "ssubscribe", "unsubscribe", "pubsub"}},
         {CLUSTERRULE_REFUSED, {"multi", "exec", "discard", "watch", "unwatch", "blpop", "bzpopmin", "blmove", "wait", "space.set", "space.list", "range.get", "range.exec", "range.map", "bucket.get",
-                               "snapshot.publish", "snapshot.export", "save", "bgsave", "bgrewriteaof", "scan", "debug"}},
+                               "snapshot.publish", "snapshot.export", "save", "bgsave", "bgrewriteaof", "debug"}},
     };
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
         for (size_t k = 0; k < 32 && expected[i].names[k]; k++) {

@@ -1,0 +1,31 @@
+/* What the commands over all groups share (server/wide.c, server/widescan.c). A front's thread alone. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/slice.h"
+#include "cluster/meta.h"
+
+struct conn;
+struct exec;
+struct reply;
+struct space_map;
+
+/* The groups that may have keys, as bits. */
+struct wide_groups {
+    uint64_t bits[META_GROUPS_MAX / 64];
+};
+void wide_find_groups(const struct space_map *m, struct wide_groups *out);
+uint32_t wide_next_group(const struct wide_groups *g, uint32_t from); /* the first one from there on; META_GROUPS_MAX: there is none */
+
+/* Of a group's reply, which is RESP from another node: a line ":17\r\n", or with another letter; the rest stays. False: it is something else. */
+bool wide_take_number(struct slice *s, char letter, int64_t *n);
+
+void wide_reply_no_map(struct reply *out);
+void wide_reply_nonsense(struct reply *out);
+
+/* The errand is over: the connection gets its answer, and goes on. Frees the answer. */
+void wide_finish(struct conn *c, struct buf *answer);
+
+void widescan_command(struct exec *x); /* SCAN */
