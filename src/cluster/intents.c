@@ -9,7 +9,11 @@
 #include "store/keyindex.h"
 #include "store/store.h"
 
-enum { SLOTS_MIN = 16, CLOSED_MS = 100 /* how long new transactions are kept out by one who wants all keys */ };
+enum {
+    SLOTS_MIN = 16,
+    CLOSED_MS = 100,       /* how long new transactions are kept out by one who wants to change all keys, */
+    CLOSED_TO_READ_MS = 20, /* or to read them: intents are gone sooner than reservations, and reading all keys is more usual */
+};
 
 /* ---- a table of things with a hash, chained */
 
@@ -245,15 +249,20 @@ bool intents_any(const struct intents *n) { return n->locks.n > 0; }
 
 bool intents_allows(struct intents *n, uint16_t db, struct slice key, enum intents_use use) { return is_free(n, &(struct user){.use = use}, db, key); }
 
-bool intents_allows_all(struct intents *n)
+static bool keep_out(struct intents *n, uint64_t ms)
 {
+    if (n->closed_ms < n->now_ms + ms) n->closed_ms = n->now_ms + ms;
+    return false;
+}
+
+bool intents_allows_all(struct intents *n, enum intents_use use)
+{
+    if (use == INTENTS_READS) return !n->lines[INTENTS_INTENT].first || keep_out(n, CLOSED_TO_READ_MS);
     for (struct txn *t = n->lines[INTENTS_RESERVED].first, *next; t; t = next) {
         next = t->next;
         if (is_older(n, t, INTENTS_RESERVED_MS)) remove_txn(n, t);
     }
-    if (!intents_any(n)) return true;
-    n->closed_ms = n->now_ms + CLOSED_MS;
-    return false;
+    return !intents_any(n) || keep_out(n, CLOSED_MS);
 }
 
 bool intents_keeps(const struct intents *n, uint16_t db, struct slice key) { return first_lock(n, db, key) != NULL; }

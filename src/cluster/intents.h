@@ -38,8 +38,8 @@ void intents_sweep(struct intents *n);
 bool intents_any(const struct intents *n); /* some key is reserved or locked */
 /* Whether a command may use the key so. */
 bool intents_allows(struct intents *n, uint16_t db, struct slice key, enum intents_use use);
-/* Whether a command may change all keys. If not, new transactions are kept out for a moment, so that its turn comes. */
-bool intents_allows_all(struct intents *n);
+/* Whether a command may read or change all keys: what an intent will write may have happened already, and whoever knows that must see it. If not, new transactions are kept out for a moment, so that its turn comes. */
+bool intents_allows_all(struct intents *n, enum intents_use use);
 /* Some transaction has the key: it does not expire now. */
 bool intents_keeps(const struct intents *n, uint16_t db, struct slice key);
 

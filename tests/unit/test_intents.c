@@ -292,21 +292,29 @@ static void one_who_wants_all_keys_keeps_new_transactions_out_for_a_moment(void 
 {
     struct intents *n = intents_new(SEED);
     intents_set_time(n, 1000);
-    assert_true(intents_allows_all(n));
+    assert_true(intents_allows_all(n, INTENTS_WRITES));
     intents_reserve(n, SLICE("a"), 7, 0, SLICE("k"), INTENTS_READS);
     intents_set_time(n, 1500);
-    assert_false(intents_allows_all(n));
+    assert_true(intents_allows_all(n, INTENTS_READS)); /* a reservation is nothing to who just looks */
+    assert_true(intents_can(n, SLICE("b"), 0, SLICE("other"), INTENTS_READS));
+    assert_false(intents_allows_all(n, INTENTS_WRITES));
     assert_false(intents_can(n, SLICE("b"), 0, SLICE("other"), INTENTS_READS));
     assert_true(intents_can(n, SLICE("a"), 0, SLICE("other"), INTENTS_READS)); /* who is here already goes on */
     intents_set_time(n, 1600);
     assert_true(intents_can(n, SLICE("b"), 0, SLICE("other"), INTENTS_READS));
     intents_set_time(n, 2000);
-    assert_true(intents_allows_all(n)); /* a reservation that is too old is in nobody's way */
+    assert_true(intents_allows_all(n, INTENTS_WRITES)); /* a reservation that is too old is in nobody's way */
     assert_false(intents_any(n));
     intents_reserve(n, SLICE("a"), 7, 0, SLICE("k"), INTENTS_READS);
     intents_prepared(n, SLICE("a"), 2);
     intents_set_time(n, 90000);
-    assert_false(intents_allows_all(n)); /* an intent is not */
+    assert_false(intents_allows_all(n, INTENTS_READS)); /* an intent is: it may have happened */
+    assert_false(intents_can(n, SLICE("b"), 0, SLICE("other"), INTENTS_READS));
+    intents_set_time(n, 90020);
+    assert_true(intents_can(n, SLICE("b"), 0, SLICE("other"), INTENTS_READS));
+    assert_false(intents_allows_all(n, INTENTS_WRITES));
+    intents_remove(n, SLICE("a"));
+    assert_true(intents_allows_all(n, INTENTS_READS));
     intents_free(n);
 }
 
