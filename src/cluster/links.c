@@ -362,10 +362,11 @@ static void on_data(void *ctx, struct stream *s, struct chunk *chunk, char *p, s
 
 static void on_end(void *ctx, struct stream *s, int error) { links_lost(ctx, s->owner, error, NULL); }
 
-static void on_drained(void *ctx, struct stream *s)
+static bool on_drained(void *ctx, struct stream *s)
 {
     struct linkconn *c = s->owner;
     if (c->phase == LINKCONN_LEAVING) linkconn_close(c);
+    return c->phase == LINKCONN_CLOSED || (c->peer && c->peer->out == c && c->peer->queue.len); /* which waits to be flushed */
 }
 
 static void on_closed(void *ctx, struct stream *s) { linkconn_free(s->owner); }

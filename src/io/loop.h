@@ -40,7 +40,9 @@ struct loop_handler {
     /* n > 0 bytes at p inside chunk c. The owner takes a reference (chunk_ref) to keep them beyond the call. */
     void (*on_data)(void *ctx, struct stream *s, struct chunk *c, char *p, size_t n);
     void (*on_end)(void *ctx, struct stream *s, int error);  /* 0: the peer closed its side; else a negative errno */
-    void (*on_drained)(void *ctx, struct stream *s);         /* all that was taken is sent (not told when stream_send did it at once) */
+    /* All that was taken is sent (not told when stream_send did it at once). True: the owner has something to do about it, so the turn ends. Else a wait goes on: nearly everything is sent at once, and waking for
+     * that would double the turns. */
+    bool (*on_drained)(void *ctx, struct stream *s);
     void (*on_closed)(void *ctx, struct stream *s);          /* after stream_close: the loop has forgotten the stream; free it */
 };
 

@@ -264,13 +264,14 @@ static void received(struct loop *l, struct stream *s, const struct io_uring_cqe
     }
 }
 
-static void sent(struct loop *l, struct stream *s, int res)
+/* True: its owner has something to do. */
+static bool sent(struct loop *l, struct stream *s, int res)
 {
     s->sending = false;
     s->inflight--;
     if (s->closed) {
         forget_if_idle(l, s);
-        return;
+        return true;
     }
     if (res < 0) {
         s->failed = res;
@@ -278,18 +279,19 @@ static void sent(struct loop *l, struct stream *s, int res)
         loop_buf_put(l, &s->flying);
         shutdown(s->fd, SHUT_RDWR);
         if (!s->armed) l->handler->on_end(l->ctx, s, res); /* else the receive says so */
-        return;
+        return true;
     }
     __atomic_store_n(&l->bytes_out, l->bytes_out + (uint64_t)res, __ATOMIC_RELAXED);
     s->sent += (size_t)res;
     if (s->sent < s->flying.len) {
         send_rest(l, s);
-        return;
+        return false;
     }
     s->sent = 0;
     loop_buf_put(l, &s->flying);
-    if (s->out.len) uring_flush(l, s);
-    else l->handler->on_drained(l->ctx, s);
+    if (!s->out.len) return l->handler->on_drained(l->ctx, s);
+    uring_flush(l, s);
+    return false;
 }
 
 static void accepted(struct loop *l, int i, const struct io_uring_cqe *cqe)
@@ -312,23 +314,21 @@ static void knocked(struct loop *l, int i, int res)
     uring_listen(l, i);
 }
 
-static void handle(struct loop *l, const struct io_uring_cqe *cqe)
+/* True: it is something for the owner. The poll of wake_fd tells of every write to it, so what it counts need not be read. */
+static bool handle(struct loop *l, const struct io_uring_cqe *cqe)
 {
     uintptr_t target = cqe->user_data & ~(uint64_t)TAG_MASK;
-    uint64_t count;
-    ssize_t n;
     switch (cqe->user_data & TAG_MASK) {
     case TAG_RECEIVE: received(l, (struct stream *)target, cqe); break;
-    case TAG_SEND: sent(l, (struct stream *)target, cqe->res); break;
+    case TAG_SEND: return sent(l, (struct stream *)target, cqe->res);
     case TAG_ACCEPT: accepted(l, (int)(target >> 3), cqe); break;
     case TAG_KNOCK: knocked(l, (int)(target >> 3), cqe->res); break;
     case TAG_WAKE:
-        n = read(l->wake_fd, &count, sizeof count);
-        (void)n;
         if (!(cqe->flags & IORING_CQE_F_MORE)) ARM(l, NULL, TAG_WAKE, io_uring_prep_poll_multishot, l->wake_fd, POLLIN);
         break;
     default: break;
     }
+    return true;
 }
 
 static void submit_and_wait(struct io_uring *r, int timeout_ms)
@@ -337,26 +337,38 @@ static void submit_and_wait(struct io_uring *r, int timeout_ms)
     if (timeout_ms < 0) {
         io_uring_submit_and_wait(r, 1);
     } else if (timeout_ms == 0) {
-        io_uring_submit(r);
-        io_uring_get_events(r);
+        io_uring_submit_and_get_events(r);
     } else {
         struct __kernel_timespec ts = {.tv_sec = timeout_ms / 1000, .tv_nsec = timeout_ms % 1000 * 1000000ll};
         io_uring_submit_and_wait_timeout(r, &cqe, 1, &ts, NULL);
     }
 }
 
-static int uring_turn(struct loop *l, int timeout_ms)
+/* Handles what there is; gives how much that was. */
+static unsigned reap(struct loop *l, bool *for_owner)
 {
     struct io_uring *r = &state_of(l)->ring;
     struct io_uring_cqe *cqe;
     unsigned head, n = 0;
-    submit_and_wait(r, timeout_ms);
     io_uring_for_each_cqe(r, head, cqe)
     {
-        handle(l, cqe);
+        *for_owner |= handle(l, cqe);
         n++;
     }
     io_uring_cq_advance(r, n);
+    return n;
+}
+
+/* Sends are usually over when they are submitted, which ends the wait: if that is all, it goes on. */
+static int uring_turn(struct loop *l, int timeout_ms)
+{
+    bool for_owner = timeout_ms == 0;
+    unsigned n = 0, more;
+    do {
+        submit_and_wait(&state_of(l)->ring, timeout_ms);
+        more = reap(l, &for_owner);
+        n += more;
+    } while (more && !for_owner);
     return (int)n;
 }
 

@@ -621,7 +621,11 @@ void conn_run(struct conn *c)
 
 /* ---- bytes out */
 
-void conn_drained(struct conn *c) { close_if_done(c); }
+bool conn_drained(struct conn *c)
+{
+    close_if_done(c);
+    return c->stream.closed;
+}
 
 void conn_release(struct conn *c)
 {

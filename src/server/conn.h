@@ -101,7 +101,7 @@ struct conn {
 struct conn *conn_new(struct front *f, int fd, bool is_unix);
 void conn_data(struct conn *c, struct chunk *chunk, char *p, size_t n); /* parses; conn_run comes later in the turn */
 void conn_ended(struct conn *c, int error);
-void conn_drained(struct conn *c);
+bool conn_drained(struct conn *c); /* true: it is closed by that */
 void conn_run(struct conn *c);   /* runs what is parsed, as far as it goes */
 void conn_close(struct conn *c); /* now or as soon as possible */
 void conn_freed(struct conn *c); /* the loop has let go of it */

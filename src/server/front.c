@@ -330,7 +330,7 @@ static void on_accept(void *ctx, int tag, int fd)
 
 static void on_data(void *ctx, struct stream *st, struct chunk *chunk, char *p, size_t n) { conn_data(st->owner, chunk, p, n); }
 static void on_end(void *ctx, struct stream *st, int error) { conn_ended(st->owner, error); }
-static void on_drained(void *ctx, struct stream *st) { conn_drained(st->owner); }
+static bool on_drained(void *ctx, struct stream *st) { return conn_drained(st->owner); }
 static void on_closed(void *ctx, struct stream *st) { conn_freed(st->owner); }
 
 static const struct loop_handler handler = {on_accept, on_data, on_end, on_drained, on_closed};
