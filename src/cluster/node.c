@@ -173,7 +173,6 @@ static void on_turn(void *ctx, uint64_t now)
 {
     struct node *n = ctx;
     n->now = now;
-    atomic_store(&n->woken, false);
     node_found_tick(n, now);
     seats_turn(n->seats, now);
     send_spread(n);
@@ -216,14 +215,7 @@ static const struct raftthread_app app_calls = {
 
 /* ---- what seats ask of Raft */
 
-static void nothing(void *ctx) {}
-
-/* Any thread. Its turn does the rest. */
-static void seats_wake(void *ctx)
-{
-    struct node *n = ctx;
-    if (!atomic_exchange(&n->woken, true)) raftthread_run(n->raft, nothing, n);
-}
+static void seats_wake(void *ctx) { raftthread_wake(((struct node *)ctx)->raft); } /* any thread */
 
 void node_spread(struct node *n, const struct wirepub *what)
 {

@@ -83,7 +83,8 @@ struct seats *node_seats(struct node *n);
 uint64_t node_id(const struct node *n);
 uint64_t node_leader(const struct node *n, uint32_t group); /* a hint; 0: not known */
 void node_leader_is(struct node *n, uint32_t group, uint64_t leader); /* another node said so: a hint */
-void node_send(struct node *n, uint64_t peer, struct slice frames);
+void node_send(struct node *n, uint64_t peer, struct slice frames); /* leaves with the next node_hurry */
+void node_hurry(struct node *n); /* the raft thread is woken if there is anything for it to do. Once per turn of a worker */
 /* A message for the subscribers of all other nodes, in the order of these calls, at most once (cluster/spread.h). */
 void node_spread(struct node *n, const struct wirepub *what);
 bool node_spreads_much(const struct node *n); /* much is waiting: who can pause should */

@@ -270,7 +270,12 @@ void node_leader_is(struct node *n, uint32_t group, uint64_t leader)
     if (group < META_GROUPS_MAX) atomic_store_explicit(&n->leaders[group], leader, memory_order_relaxed);
 }
 
-void node_send(struct node *n, uint64_t peer, struct slice frames) { raftthread_send(n->raft, peer, frames); }
+void node_send(struct node *n, uint64_t peer, struct slice frames) { raftthread_put(n->raft, peer, frames); }
+
+void node_hurry(struct node *n)
+{
+    if (!raftthread_hurry(n->raft)) seats_hurry(n->seats);
+}
 
 void node_look(struct node *n, struct node_info *out)
 {

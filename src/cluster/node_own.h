@@ -21,7 +21,6 @@ struct node {
     struct seats *seats;
     struct snaphost *snapshots;
     atomic_bool started;
-    atomic_bool woken; /* a turn of the raft thread is on its way */
     struct spread spread;
     _Atomic uint64_t *leaders; /* [META_GROUPS_MAX] */
     struct raftthread_found *recovered;

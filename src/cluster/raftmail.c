@@ -32,7 +32,7 @@ void raftmail_wake(struct raftmail_box *b)
     CHECK(write(b->fd, &one, sizeof one) == sizeof one);
 }
 
-void raftmail_post(struct raftmail_box *b, const struct raftmail *mail, struct slice data)
+void raftmail_put(struct raftmail_box *b, const struct raftmail *mail, struct slice data)
 {
     struct raftmail *m = mem_alloc(sizeof *m + data.n);
     *m = *mail;
@@ -40,8 +40,15 @@ void raftmail_post(struct raftmail_box *b, const struct raftmail *mail, struct s
     if (data.n) memcpy(m->data, data.p, data.n);
     m->next = atomic_load_explicit(&b->top, memory_order_relaxed);
     while (!atomic_compare_exchange_weak_explicit(&b->top, &m->next, m, memory_order_release, memory_order_relaxed)) {}
+}
+
+void raftmail_post(struct raftmail_box *b, const struct raftmail *mail, struct slice data)
+{
+    raftmail_put(b, mail, data);
     raftmail_wake(b);
 }
+
+bool raftmail_is_empty(const struct raftmail_box *b) { return !atomic_load_explicit(&b->top, memory_order_relaxed); }
 
 bool raftmail_sleeps(struct raftmail_box *b)
 {

@@ -59,9 +59,11 @@ struct raftmail_box {
 int raftmail_init(struct raftmail_box *b); /* 0 or -errno */
 void raftmail_fini(struct raftmail_box *b); /* empty */
 
-/* A copy of `mail` with these bytes as its data. */
+/* A copy of `mail` with these bytes as its data. put: its reader is not woken, which the caller does when he has put everything. */
+void raftmail_put(struct raftmail_box *b, const struct raftmail *mail, struct slice data);
 void raftmail_post(struct raftmail_box *b, const struct raftmail *mail, struct slice data);
 void raftmail_wake(struct raftmail_box *b); /* any thread */
+bool raftmail_is_empty(const struct raftmail_box *b); /* of what the caller has put, at least */
 
 /* ---- the reader's */
 bool raftmail_sleeps(struct raftmail_box *b); /* it is about to; false: it should not */

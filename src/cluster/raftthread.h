@@ -118,6 +118,9 @@ void raftthread_look(struct raftthread *t, uint32_t group, void (*done)(void *ct
 void raftthread_peer_put(struct raftthread *t, uint64_t node, const char *address);
 void raftthread_peer_del(struct raftthread *t, uint64_t node);
 void raftthread_send(struct raftthread *t, uint64_t peer, struct slice frames); /* whole frames, of other types than Raft's; lost if the link is */
+/* The same, but leaves it to raftthread_hurry to wake the thread: for who sends to several peers at a time. */
+void raftthread_put(struct raftthread *t, uint64_t peer, struct slice frames);
+bool raftthread_hurry(struct raftthread *t); /* false: nothing was put that it has not taken */
 
 /* ---- on the raft thread alone: without a detour by the mailbox */
 
@@ -128,6 +131,8 @@ int raftthread_inspect(struct raftthread *t, uint32_t group, struct raftnode_inf
 uint64_t raftthread_spread(struct raftthread *t, struct slice frames, uint16_t version, size_t queued_max, uint64_t *dropped); /* as links_spread */
 
 /* ---- the thread itself */
+
+void raftthread_wake(struct raftthread *t); /* a turn comes soon */
 
 /* Runs a function on the raft thread, between upcalls; also when it has failed. After its end, raftthread_close does. */
 void raftthread_run(struct raftthread *t, void (*fn)(void *ctx), void *ctx);

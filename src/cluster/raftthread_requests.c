@@ -246,6 +246,17 @@ void raftthread_peer_del(struct raftthread *t, uint64_t node) { ask(t, (struct r
 
 void raftthread_send(struct raftthread *t, uint64_t peer, struct slice frames) { ask(t, (struct raftmail){.kind = RAFTMAIL_SEND, .node = peer}, frames); }
 
+void raftthread_put(struct raftthread *t, uint64_t peer, struct slice frames) { raftmail_put(&t->box, &(struct raftmail){.kind = RAFTMAIL_SEND, .node = peer}, frames); }
+
+bool raftthread_hurry(struct raftthread *t)
+{
+    if (raftmail_is_empty(&t->box)) return false;
+    raftmail_wake(&t->box);
+    return true;
+}
+
+void raftthread_wake(struct raftthread *t) { raftmail_wake(&t->box); }
+
 void raftthread_run(struct raftthread *t, void (*fn)(void *ctx), void *ctx)
 {
     ask(t, (struct raftmail){.kind = RAFTMAIL_RUN, .fn.run = fn, .fn_ctx = ctx}, SLICE(""));

@@ -78,6 +78,7 @@ struct seats {
     atomic_bool dirty;
     _Atomic uint64_t now;
     bool told;         /* R: something was learnt */
+    bool again;        /* R: some seat could not propose all it had */
     struct seat *gone; /* removed; kept for those who hold answers */
 };
 
@@ -267,6 +268,7 @@ static struct seat_mail *new_mail(struct seat *seat, void (*act)(struct seat *se
 }
 
 static void post(struct seat_mail *m) { engine_send(m->seat->all->o.engine, m->seat->shard->home, &m->mail); }
+static void put(struct seat_mail *m) { engine_put(m->seat->all->o.engine, m->seat->shard->home, &m->mail); } /* R: seats_tell wakes its reader */
 
 /* ---- W: entries of others, and filling */
 
@@ -428,7 +430,7 @@ static void begin_reign_if_ready(struct seat *seat)
     if (!ready) return;
     struct seat_mail *m = new_mail(seat, begin_to_serve);
     m->reign = reign;
-    post(m);
+    put(m);
 }
 
 void seats_role(struct seats *s, uint32_t group, enum raftnode_state state, uint64_t term, uint64_t leader)
@@ -475,16 +477,17 @@ void seats_committed(struct seats *s, uint32_t group, const struct raftnode_entr
     if (!seat) return;
     struct seat_mail *m = NULL;
     pthread_mutex_lock(&seat->lock);
+    uint32_t open = seat->fate.n;
     for (uint32_t i = 0; i < n; i++) {
         if (!take_entry(seat, &entries[i])) continue;
         if (!m) m = new_mail(seat, apply);
         seatapply_add(&m->bytes, &entries[i]);
     }
     bool more = seat->first || seat->open;
+    s->told |= seat->fate.n != open; /* what others made settles nothing here */
     pthread_mutex_unlock(&seat->lock);
-    if (m) post(m);
+    if (m) put(m);
     if (more) soil(seat);
-    s->told = true;
     if (seat->role == RAFTNODE_LEADER) begin_reign_if_ready(seat);
 }
 
@@ -540,7 +543,9 @@ static void propose_some(struct seat *seat)
         buf_fini(&b->ops);
         mem_free(b);
     }
-    if (seat->first) atomic_store(&seat->dirty, true); /* tried again in the next turn, which a commit or the clock brings */
+    if (!seat->first) return;
+    atomic_store(&seat->dirty, true); /* tried again in the next turn, which a commit or the clock brings */
+    seat->all->again = true;
 }
 
 /* A command that began in the reign before has changed the store after this one began. */
@@ -576,7 +581,8 @@ static void turn(struct seat *seat)
 void seats_turn(struct seats *s, uint64_t now)
 {
     atomic_store(&s->now, now);
-    atomic_store(&s->dirty, false); /* before the seats are looked at */
+    if (!atomic_exchange(&s->dirty, false) && !s->again) return; /* before the seats are looked at */
+    s->again = false;
     for (uint32_t i = 1; i < s->o.engine->route.shards; i++) {
         struct seat *seat = atomic_load(&s->by_shard[i]);
         if (!seat) continue;
@@ -588,6 +594,7 @@ bool seats_tell(struct seats *s)
 {
     if (s->told) s->o.told(s->o.ctx);
     s->told = false;
+    engine_wake(s->o.engine);
     return atomic_load_explicit(&s->dirty, memory_order_relaxed);
 }
 

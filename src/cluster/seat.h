@@ -65,7 +65,7 @@ void seats_truncated(struct seats *s, uint32_t group, uint64_t index);
 void seats_confirmed(struct seats *s, uint32_t group, uint64_t round, int rc);
 /* Proposes what was gathered, asks for the confirmations that are wanted. Before Raft's own turn ends, so that it goes along. */
 void seats_turn(struct seats *s, uint64_t now);
-/* After Raft's turn: says told, if something was learnt. True: there is more to propose. */
+/* After Raft's turn: says told, if something was learnt, and wakes workers for which there is mail (engine_put) of this turn. True: there is more to propose. */
 bool seats_tell(struct seats *s);
 
 /* ---- W, or any worker between tasks */

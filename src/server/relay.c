@@ -131,6 +131,7 @@ static void send_frames(struct relay_front *rf)
         struct relay_peer *p = &rf->peers[i];
         if (!p->frames.len) continue;
         c->send(c->ctx, p->id, buf_slice(&p->frames));
+        rf->hurry = true;
         p->frames.len = 0;
         if (p->frames.cap > FRAMES_KEPT) buf_fini(&p->frames);
     }
@@ -159,7 +160,7 @@ int relay_wait_ms(const struct front *f)
     return ms < 0 ? 0 : (int)ms;
 }
 
-/* ---- from the raft thread to the fronts */
+/* ---- from the raft thread to the fronts, which it wakes when its turn is over (node_calls) */
 
 static struct relay_front *relay_of(struct worker *w) { return front_of(w)->relay; }
 
@@ -176,7 +177,7 @@ void relay_told(void *ctx)
     struct relay *r = ctx;
     for (uint32_t i = 0; i < r->n_fronts; i++) {
         struct relay_front *rf = &r->fronts[i];
-        if (atomic_load(&rf->listens) && !atomic_exchange(&rf->told, true)) engine_send(r->server->engine, i, &rf->told_mail);
+        if (atomic_load(&rf->listens) && !atomic_exchange(&rf->told, true)) engine_put(r->server->engine, i, &rf->told_mail);
     }
 }
 
@@ -188,7 +189,7 @@ static void post(struct relay *r, uint32_t front, uint64_t from, uint32_t group,
     l->group = group;
     l->n = (uint32_t)bytes.n;
     if (bytes.n) memcpy(l->bytes, bytes.p, bytes.n);
-    engine_send(r->server->engine, front % r->n_fronts, &l->mail);
+    engine_put(r->server->engine, front % r->n_fronts, &l->mail);
 }
 
 static void request_came(struct worker *w, struct mail *m)

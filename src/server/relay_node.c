@@ -6,7 +6,7 @@ static bool serves(void *ctx, uint32_t group) { return seats_serves(node_seats(c
 static uint64_t leader(void *ctx, uint32_t group) { return node_leader(ctx, group); }
 static void leader_is(void *ctx, uint32_t group, uint64_t node) { node_leader_is(ctx, group, node); }
 static enum seat_outcome outcome(void *ctx, const struct hold *h) { return seat_outcome(h); }
-static void hurry(void *ctx) { seats_hurry(node_seats(ctx)); }
+static void hurry(void *ctx) { node_hurry(ctx); }
 static void send_frames(void *ctx, uint64_t peer, struct slice frames) { node_send(ctx, peer, frames); }
 
 void relay_set_node(struct relay *r, struct node *n)

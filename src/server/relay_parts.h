@@ -28,8 +28,8 @@ struct relay_cluster {
     uint64_t (*leader)(void *ctx, uint32_t group);                        /* node_leader */
     void (*leader_is)(void *ctx, uint32_t group, uint64_t leader);
     enum seat_outcome (*outcome)(void *ctx, const struct hold *h);
-    void (*hurry)(void *ctx);
-    void (*send)(void *ctx, uint64_t peer, struct slice frames);
+    void (*hurry)(void *ctx);                                             /* there are new holds, or frames were sent */
+    void (*send)(void *ctx, uint64_t peer, struct slice frames);          /* leaves with the next hurry */
 };
 
 struct call;
@@ -75,7 +75,7 @@ struct relay_front {
     uint32_t n_places;
     uint64_t round;
     int64_t look_ms;    /* when waves and guests are looked at for the sake of time; INT64_MAX: nothing is under way */
-    bool hurry;         /* there are new holds */
+    bool hurry;         /* there are new holds, or frames were sent */
     struct mail told_mail;
     atomic_bool told;     /* that mail is on its way */
     atomic_bool listens;  /* any thread: there are holds to look at when the raft thread has news */

@@ -259,14 +259,26 @@ void engine_post(struct worker *w, struct shard *s, struct mail *m)
 
 /* ---- workers */
 
-void engine_send(struct engine *e, uint32_t to, struct mail *m)
+static void wake(struct worker *w)
 {
-    struct worker *w = e->workers[to];
-    mailbox_push(&w->inbox, m);
     if (!atomic_load(&w->sleeping) || !atomic_exchange(&w->sleeping, false)) return;
     uint64_t one = 1;
     ssize_t n = write(w->wake_fd, &one, sizeof one);
     CHECK(n == sizeof one || errno == EAGAIN); /* EAGAIN: the counter is full, so it will wake */
+}
+
+void engine_send(struct engine *e, uint32_t to, struct mail *m)
+{
+    mailbox_push(&e->workers[to]->inbox, m);
+    wake(e->workers[to]);
+}
+
+void engine_put(struct engine *e, uint32_t to, struct mail *m) { mailbox_push(&e->workers[to]->inbox, m); }
+
+void engine_wake(struct engine *e)
+{
+    for (uint32_t i = 0; i < e->n_workers; i++)
+        if (atomic_load(&e->workers[i]->inbox)) wake(e->workers[i]);
 }
 
 void engine_receive(struct worker *w)

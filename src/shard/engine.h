@@ -159,6 +159,9 @@ void engine_post(struct worker *w, struct shard *s, struct mail *m); /* takes m 
 
 /* ---- workers */
 void engine_send(struct engine *e, uint32_t to, struct mail *m); /* takes m; any thread */
+/* For a thread that has much to send: engine_put sends without waking anybody, and engine_wake, when all is put, wakes whoever sleeps over his mail. So a worker is woken once for all of it. */
+void engine_put(struct engine *e, uint32_t to, struct mail *m);
+void engine_wake(struct engine *e);
 void engine_receive(struct worker *w);                           /* runs the inbox */
 bool engine_may_sleep(struct worker *w);                         /* announces sleep; false: there is work, do not */
 void engine_awake(struct worker *w);
