@@ -48,7 +48,7 @@ struct snaphost_options {
 /* NULL and a reason. Deletes what earlier runs left unfinished. */
 struct snaphost *snaphost_open(const struct snaphost_options *options, struct buf *error);
 int snaphost_start(struct snaphost *h); /* the threads; 0 or -errno */
-/* Ends the threads; what is under way is given up. After walk_stop, before raftthread_close. */
+/* Ends the threads; what is under way is given up. The engine's workers still run: a walk that is given up ends by their hands. Before raftthread_close. */
 void snaphost_stop(struct snaphost *h);
 void snaphost_close(struct snaphost *h);
 

@@ -344,11 +344,11 @@ static void snaprig_stop(struct snaprig *r, uint64_t id, uint32_t grace_ms)
     if (!n->up) return;
     n->up = false;
     atomic_store(&n->writes, false);
-    walk_stop(n->walk);
-    snaphost_stop(n->host);
     raftthread_stop(n->raft, grace_ms);
+    snaphost_stop(n->host); /* a walk that it gives up ends by the worker's hand */
     atomic_store(&n->stop, true);
     pthread_join(n->worker, NULL);
+    walk_stop(n->walk);
     rig_settle(n->rig);
     raftthread_close(n->raft);
     snaphost_close(n->host);
