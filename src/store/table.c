@@ -406,6 +406,12 @@ void table_remove(struct table *t, uint64_t hash, struct table_slot *slot)
     give_room(t);
 }
 
+/* The bits of point_hi in a slot say that it is not in [from, end): so few entries are read where that is short. */
+static inline bool is_elsewhere(const struct table_slot *slot, uint64_t from, uint64_t end)
+{
+    return end - from < WORD_POINTS && ((word_point(slot->word) - from) & (WORD_POINTS - 1)) >= end - from;
+}
+
 /* Visits the entries with a point_hi in [from, end), all of which have home `home`. */
 static size_t scan_home(struct table *t, const struct table_array *a, uint64_t home, uint64_t from, uint64_t end,
                         void (*visit)(void *ctx, struct entry *e), void *ctx)
@@ -416,6 +422,7 @@ static size_t scan_home(struct table *t, const struct table_array *a, uint64_t h
         const struct table_bucket *b = &a->buckets[at];
         for (unsigned used = used_slots(b); used; used &= used - 1) {
             unsigned i = (unsigned)__builtin_ctz(used);
+            if (is_elsewhere(&b->slot[i], from, end)) continue;
             uint64_t point_hi = slot_point(t, a, at, i);
             if (point_hi < from || point_hi >= end) continue;
             visit(ctx, table_entry(&b->slot[i]));
