@@ -120,6 +120,9 @@ static bool set_rule(const struct seat *seat)
     return serves;
 }
 
+/* Those that name their group come with keys that must be the group's, which without a map nobody here can tell. */
+static bool has_map(const struct seat *seat, const struct request *r) { return !(r->cmd->flags & CMD_OF_GROUP) || route_map(&seat->all->o.engine->route); }
+
 /* What transactions have locked waits for them. */
 static bool is_unlocked(const struct seat *seat, const struct task *t, const struct request *r)
 {
@@ -133,7 +136,7 @@ static bool admits(void *ctx, const struct task *t, const struct request *r, con
     if (!seat || seat->group != r->group) return false;
     bool serves = set_rule(seat);
     if (t->stale && r->cmd->flags & CMD_READONLY) return serves || seatapply_is_whole(&seat->apply);
-    return serves && is_unlocked(seat, t, r);
+    return serves && has_map(seat, r) && is_unlocked(seat, t, r);
 }
 
 static bool rules(void *ctx, const struct shard *shard)

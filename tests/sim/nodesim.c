@@ -230,6 +230,7 @@ static bool do_work_task(struct nodesim_node *n, enum nodesim_task kind, uint64_
     work(n);
     if (kind == NODESIM_UPKEEP) upkeep(n);
     if (kind == NODESIM_REQUEST && !nodesim_client_request(n, (uint32_t)arg)) return false;
+    if (kind >= NODESIM_LEG && kind <= NODESIM_CARE && !nodesim_txn_task(n, kind, arg)) return false;
     if (kind == NODESIM_LOOK || kind == NODESIM_UPKEEP) nodesim_client_look(n);
     work(n);
     seats_hurry(n->seats);
@@ -263,6 +264,9 @@ static void on_task(void *ctx, void *self, uint32_t kind, uint64_t arg)
     case NODESIM_ANSWER: nodesim_client_answer(s, (uint32_t)arg); break;
     case NODESIM_TIMEOUT: nodesim_client_timeout(s, (uint32_t)(arg >> 32), (uint32_t)arg); break;
     case NODESIM_ADMIN: nodesim_story_admin(s); break;
+    case NODESIM_TXN_CLIENT:
+    case NODESIM_TXN_END:
+    case NODESIM_TXN_TIMEOUT: nodesim_txn_event(s, (enum nodesim_task)kind, arg); break;
     default: do_task(self, (enum nodesim_task)kind, arg);
     }
 }
@@ -326,6 +330,7 @@ static void open_engine(struct nodesim_node *n)
     n->worker = aligned_alloc(_Alignof(struct worker), sizeof *n->worker);
     engine_init_worker(n->worker, n->engine);
     nodesim_make_seats(n);
+    nodesim_txn_open(n);
 }
 
 static struct metacode_node description(const struct nodesim_machine *m)
@@ -418,6 +423,7 @@ static void close_raft(struct nodesim_node *n)
         raftlog_chore_done(n->log, -EIO);
     }
     n->member = false;
+    nodesim_txn_close(n);
     memset(n->leads, 0, sizeof n->leads);
     struct metahost *meta = n->meta;
     n->meta = NULL; /* those who asked are told */

@@ -5,12 +5,13 @@
  *     nodesim_calls.c    what its parts ask of each other
  *     nodesim_snap.c     what snaphost's threads do: snapshots are taken, given, fetched, and seats filled from them
  *     nodesim_client.c   clients, and the guests (server/relay.h) that run their commands
+ *     nodesim_txn.c      transactions over groups, their coordinators and the care for what those leave behind
  *     nodesim_story.c    an administrator, the weather, and what must be true in the end
  *
  * The raft thread and the worker of a node take turns, but each may stand still for a while when the rest of the world goes on, its own node too: the worker in the middle of a command (struct nodesim_node.busy), the raft thread between turns
  * (raft_until), so that its node goes on to run commands for a group that has long had another leader.
  *
- * A run is a founding, some seconds of faults and of a cluster that changes, then peace. What clients were told is judged key by key (wgl.h). In the end every group has a leader, all its replicas have the same keys, and each key is
+ * A run is a founding, some seconds of faults and of a cluster that changes, then peace. What clients were told is judged key by key (wgl.h), for keys that transactions use pair by pair. In the end every group has a leader, all its replicas have the same keys, and each key is
  * read once more: so nothing that was acknowledged is lost, and what expired has not come back. */
 #pragma once
 #include "world.h"
@@ -23,19 +24,23 @@ enum nodesim_mutant {
     NODESIM_NO_REFILL,     /* a spoilt seat is taken for a good one */
     NODESIM_TWICE,         /* a spoilt seat is not emptied before it gets the log again: entries of its own are there twice */
     NODESIM_OLD_REIGN,     /* what a command did in a reign that ended meanwhile goes into the next one's entries */
+    NODESIM_READ_INTENT,   /* reads pass the intents of transactions */
+    NODESIM_NO_RESERVATION, /* a transaction is decided though its reservations are gone */
+    NODESIM_UNHELD_READ,   /* one that only reads does not hear that its reservations were gone */
     NODESIM_MUTANTS,
 };
 const char *nodesim_mutant_name(enum nodesim_mutant m);
 
 struct nodesim_result {
     bool failed;
-    bool counts; /* a node crashed, a group got another leader, a seat was filled from a snapshot or made anew, and something was written and read */
+    bool counts; /* a node crashed, a group got another leader, a seat was filled from a snapshot or made anew, something was written and read, by transactions over groups, too */
     char why[900];
     uint64_t hash;
     struct world_counts world;
     uint64_t writes, reads, bounced, lost, uncertain, expiring;
     uint64_t reigns, refills, installs, recoveries, snapshots, held; /* held: commands in whose middle the world went on */
     uint64_t moves, joins, leaves, transfers, drops;
+    uint64_t wide_writes, wide_reads, wide_refused, wide_uncertain, recovered; /* transactions over two groups; recovered: without their coordinators */
 };
 
 void nodesim_run(uint64_t seed, enum nodesim_mutant mutant, bool trace, struct nodesim_result *out);

@@ -128,7 +128,9 @@ static bool admits(void *ctx, const struct task *t, const struct request *r, con
 {
     struct nodesim_node *n = ctx;
     n->admitted = reign_of(n, r->group);
-    return n->real->admits(n->real->ctx, t, r, s);
+    bool admitted = n->real->admits(n->real->ctx, t, r, s);
+    if (n->sim->mutant == NODESIM_READ_INTENT && n->admitted && (r->cmd->flags & (CMD_READONLY | CMD_OF_GROUP)) == CMD_READONLY) return true;
+    return admitted;
 }
 
 static void ran(void *ctx, const struct task *t, const struct request *r, const struct shard *s, const struct exec *x, struct hold *h)
@@ -163,8 +165,8 @@ static void stand_still(void *ctx, const struct task *t, const struct exec *x, u
     struct nodesim_node *n = ctx;
     struct nodesim *s = n->sim;
     struct rng *rng = world_rng(s->w);
+    if (s->held || !s->load || !t->requests || rng_below(rng, 120)) return; /* without requests: a part of another one */
     uint32_t group = t->requests[t->pos].group;
-    if (s->held || !s->load || rng_below(rng, 120)) return;
     s->held = n->id;
     n->busy = true;
     s->result->held++;

@@ -16,7 +16,17 @@ enum { WAIT_MS = 300, GIVE_UP_MS = 6000, EXPIRES_MS = 3000 };
 
 enum kind { WORD, SUM, TEXT, KINDS };
 
-static enum kind kind_of(uint32_t key) { return (enum kind)(key % KINDS); }
+static bool is_paired(uint32_t key) { return key >= NODESIM_PLAIN_KEYS; }
+static uint32_t pair_of(uint32_t key) { return (key - NODESIM_PLAIN_KEYS) / 2; }
+bool nodesim_is_sum(uint32_t pair) { return pair % 3 != 0; }
+
+static enum kind kind_of(uint32_t key)
+{
+    if (is_paired(key)) return nodesim_is_sum(pair_of(key)) ? SUM : WORD;
+    return (enum kind)(key % KINDS);
+}
+
+void nodesim_pair_key(char *out, size_t n, uint32_t pair, uint32_t side) { snprintf(out, n, "k%u", NODESIM_PLAIN_KEYS + 2 * pair + side); }
 
 /* ---- guests, on the node */
 
@@ -50,6 +60,12 @@ static enum seat_outcome outcome(const struct nodesim_node *n, const struct node
     return n->sim->mutant == NODESIM_EARLY_ANSWER && h.wrote && o == SEAT_WAIT ? SEAT_DONE : o;
 }
 
+static void reply(struct nodesim_node *n, const struct nodesim_guest *g, enum nodesim_status status, uint32_t leader)
+{
+    if (g->is_leg) nodesim_txn_reply(n, g, status, leader, buf_slice(&g->reply));
+    else answer(n->sim, g->client, g->attempt, status, leader, buf_slice(&g->reply));
+}
+
 void nodesim_client_look(struct nodesim_node *n)
 {
     static const enum nodesim_status statuses[] = {[SEAT_DONE] = NODESIM_DONE, [SEAT_UNCERTAIN] = NODESIM_UNCERTAIN, [SEAT_LOST] = NODESIM_LOST};
@@ -61,21 +77,17 @@ void nodesim_client_look(struct nodesim_node *n)
             n->guests[left++] = *g;
             continue;
         }
-        answer(n->sim, g->client, g->attempt, statuses[o], 0, buf_slice(&g->reply));
+        reply(n, g, statuses[o], 0);
         buf_fini(&g->reply);
     }
     n->n_guests = left;
 }
 
-bool nodesim_client_request(struct nodesim_node *n, uint32_t number)
+bool nodesim_client_run(struct nodesim_node *n, const struct nodesim_guest *guest, uint32_t named, const struct slice *argv, uint32_t argc)
 {
-    const struct nodesim_request r = n->sim->requests[number];
-    struct nodesim_guest g = {.client = r.client, .attempt = r.attempt};
-    struct slice argv[NODESIM_WORDS];
+    struct nodesim_guest g = *guest;
     struct task t = {.out = &g.reply, .resp = 2};
-    for (uint32_t i = 0; i < r.argc; i++) argv[i] = slice_str(r.words[i]);
-    const struct request *q = task_add(&t, n->engine, command_find(n->sim->commands, argv[0]), argv, r.argc);
-    uint32_t group = q->group;
+    uint32_t group = task_add_to(&t, n->engine, named, command_find_any(n->sim->commands, argv[0]), argv, argc)->group;
     t.end = 1;
     CHECK(task_start(n->worker, &t) && t.n_holds == 1); /* nobody else has the token */
     g.hold = t.holds[0];
@@ -87,13 +99,22 @@ bool nodesim_client_request(struct nodesim_node *n, uint32_t number)
     }
     if (g.hold.bounced) {
         uint64_t leader = group < NODESIM_GROUPS ? metahost_leader(n->meta, group) : 0;
-        answer(n->sim, r.client, r.attempt, NODESIM_BOUNCED, (uint32_t)leader, SLICE(""));
+        g.reply.len = 0;
+        reply(n, &g, NODESIM_BOUNCED, (uint32_t)leader);
         buf_fini(&g.reply);
     } else {
         add_guest(n, &g);
         nodesim_client_look(n);
     }
     return true;
+}
+
+bool nodesim_client_request(struct nodesim_node *n, uint32_t number)
+{
+    const struct nodesim_request r = n->sim->requests[number];
+    struct slice argv[NODESIM_WORDS];
+    for (uint32_t i = 0; i < r.argc; i++) argv[i] = slice_str(r.words[i]);
+    return nodesim_client_run(n, &(struct nodesim_guest){.client = r.client, .attempt = r.attempt}, SEATING_NO_GROUP, argv, r.argc);
 }
 
 /* ---- what a client asks for */
@@ -128,7 +149,7 @@ static void ask_word(struct nodesim *s, struct nodesim_client *c, const char *ke
 {
     char ms[16];
     snprintf(ms, sizeof ms, "%u", 1 + (unsigned)rng_below(world_rng(s->w), EXPIRES_MS));
-    switch (rng_below(world_rng(s->w), 6)) {
+    switch (is_paired(c->key) ? 0 : rng_below(world_rng(s->w), 6)) {
     case 0:
     case 1: say(c, "set", key, value, NULL, NULL); break;
     case 2:

@@ -17,7 +17,9 @@ enum {
     NODESIM_DATA = 4,
     NODESIM_GROUPS = META_FIRST_DATA_GROUP + NODESIM_DATA,
     NODESIM_CLIENTS = 8,
-    NODESIM_KEYS = 18,
+    NODESIM_PLAIN_KEYS = 18,
+    NODESIM_PAIRS = 6, /* of keys that transactions use together */
+    NODESIM_KEYS = NODESIM_PLAIN_KEYS + 2 * NODESIM_PAIRS,
     NODESIM_WORDS = 5,
     NODESIM_WORD_BYTES = 40,
 };
@@ -31,6 +33,12 @@ enum nodesim_task {
     NODESIM_WORK,    /* the worker's inbox */
     NODESIM_UPKEEP,  /* the worker's clock: expiry */
     NODESIM_REQUEST, /* a client's message */
+    NODESIM_LEG,     /* from here on of transactions: a request of a coordinator, */
+    NODESIM_LEG_ANSWER, /* the answer to one, */
+    NODESIM_LEG_TIME,   /* none came, */
+    NODESIM_TXN_BEGIN,
+    NODESIM_TXN_WAKE,
+    NODESIM_CARE,
     NODESIM_LOOK,    /* answers that wait */
     NODESIM_JOB,     /* the snapper */
     NODESIM_COURIER,
@@ -39,6 +47,9 @@ enum nodesim_task {
     NODESIM_ANSWER,
     NODESIM_TIMEOUT,
     NODESIM_ADMIN,
+    NODESIM_TXN_CLIENT,
+    NODESIM_TXN_END,
+    NODESIM_TXN_TIMEOUT,
 };
 
 /* ---- clients */
@@ -59,6 +70,7 @@ struct nodesim_answer {
 
 struct nodesim_guest { /* ran, and its answer waits */
     uint32_t client, attempt;
+    bool is_leg; /* no client's, but one of a coordinator's requests (nodesim_txn.c) */
     struct hold hold;
     struct buf reply;
 };
@@ -140,6 +152,7 @@ struct nodesim_node { /* a process. As long as the machine has no node of the cl
     uint32_t n_guests, cap_guests;
 
     struct nodesim_snap snap;
+    struct nodesim_txn_node *txns;
 };
 
 /* What a machine has besides its disk. */
@@ -170,6 +183,7 @@ struct nodesim {
     uint32_t n_requests, cap_requests;
     struct nodesim_answer *answers;
     uint32_t n_answers, cap_answers;
+    struct nodesim_txns *txns;
     struct wgl *history;
     struct nodesim_result *result;
 };
@@ -211,12 +225,27 @@ void nodesim_snap_marked(struct nodesim_node *n, uint32_t group, uint64_t index)
 /* ---- nodesim_client.c */
 /* A client's message has come. False: the process died in the middle of it. */
 bool nodesim_client_request(struct nodesim_node *n, uint32_t request);
+/* Runs a command, for the guest g: of a client, or of a coordinator, which names a group. False as above. */
+bool nodesim_client_run(struct nodesim_node *n, const struct nodesim_guest *g, uint32_t group, const struct slice *argv, uint32_t argc);
+bool nodesim_is_sum(uint32_t pair); /* else of words */
+void nodesim_pair_key(char *out, size_t n, uint32_t pair, uint32_t side);
 void nodesim_client_look(struct nodesim_node *n); /* what can be answered now */
 void nodesim_client_begin(struct nodesim *s, uint32_t client);
 void nodesim_client_answer(struct nodesim *s, uint32_t answer);
 void nodesim_client_timeout(struct nodesim *s, uint32_t client, uint32_t attempt);
 void nodesim_client_read_all(struct nodesim *s); /* each key, by clients that do not give up */
 void nodesim_client_judge(struct nodesim *s);
+
+/* ---- nodesim_txn.c */
+void nodesim_txn_new(struct nodesim *s);
+void nodesim_txn_start(struct nodesim *s); /* its clients */
+void nodesim_txn_free(struct nodesim *s);  /* when the world is gone */
+void nodesim_txn_open(struct nodesim_node *n);
+void nodesim_txn_close(struct nodesim_node *n);
+bool nodesim_txn_task(struct nodesim_node *n, enum nodesim_task kind, uint64_t arg); /* false: the process died in the middle of it */
+void nodesim_txn_event(struct nodesim *s, enum nodesim_task kind, uint64_t arg);     /* of clients */
+void nodesim_txn_reply(struct nodesim_node *n, const struct nodesim_guest *g, enum nodesim_status status, uint32_t leader, struct slice reply);
+void nodesim_txn_check(struct nodesim *s, struct nodesim_node *leader, uint32_t group); /* in the end */
 
 /* ---- nodesim_story.c */
 void nodesim_story_admin(struct nodesim *s);

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cluster/txncmd.h"
 #include "command/families.h"
 #include "nodesim_own.h"
 
@@ -11,7 +12,7 @@ enum { CALM_MS = 2500, FAULTS_MS = 14000, PEACE_MS = 7000, QUIET_MS = 5000, ASK_
 
 const char *nodesim_mutant_name(enum nodesim_mutant m)
 {
-    static const char *names[NODESIM_MUTANTS] = {"sound", "early-answer", "unconfirmed-read", "no-refill", "twice", "old-reign"};
+    static const char *names[NODESIM_MUTANTS] = {"sound", "early-answer", "unconfirmed-read", "no-refill", "twice", "old-reign", "read-intent", "no-reservation", "unheld-read"};
     return names[m];
 }
 
@@ -270,6 +271,7 @@ static void check_group(struct nodesim *s, uint32_t group)
             world_fail(s->w, "group %u: node %u has another state than its leader %u in the end", group, id, leader->id);
     }
     world_note(s->w, digest);
+    if (group >= META_FIRST_DATA_GROUP && !world_failure(s->w)) nodesim_txn_check(s, leader, group);
 }
 
 /* The cluster has come to rest: no operation is under way, groups have the members that are wanted and as many as there should be, and every node knows who leads them. */
@@ -322,6 +324,7 @@ static void tell_story(struct nodesim *s)
     for (uint32_t i = 1; i <= NODESIM_NODES; i++) world_start(w, i);
     s->load = s->admin = true;
     for (uint32_t i = 0; i < NODESIM_CLIENTS; i++) world_after(w, 0, 500 * WORLD_MS, NODESIM_CLIENT, i);
+    nodesim_txn_start(s);
     world_run(w, CALM_MS * WORLD_MS);
     if (rng_below(rng, 2)) ask_join(s);
     if (rng_below(rng, 4) == 0) ask_impatience(s);
@@ -359,6 +362,7 @@ static void prepare_machines(struct nodesim *s)
 static void free_sim(struct nodesim *s)
 {
     world_free(s->w);
+    nodesim_txn_free(s);
     for (uint32_t i = 0; i < s->n_answers; i++) buf_fini(&s->answers[i].reply);
     mem_free(s->answers);
     mem_free(s->requests);
@@ -370,7 +374,7 @@ static void free_sim(struct nodesim *s)
 
 void nodesim_run(uint64_t seed, enum nodesim_mutant mutant, bool trace, struct nodesim_result *out)
 {
-    const struct command_family families[] = {strings_family, keys_family};
+    const struct command_family families[] = {strings_family, keys_family, txncmd_family};
     struct nodesim *s = mem_zalloc(sizeof *s);
     struct world_program program = nodesim_program;
     *out = (struct nodesim_result){0};
@@ -381,6 +385,7 @@ void nodesim_run(uint64_t seed, enum nodesim_mutant mutant, bool trace, struct n
     s->commands = command_table_new(families, sizeof families / sizeof families[0]);
     slog_open(&s->log, NULL, SLOG_TEXT, (enum slog_level)(SLOG_WARNING + 1)); /* its lines have the real time */
     s->history = wgl_new();
+    nodesim_txn_new(s);
     s->w = world_new(NODESIM_NODES, seed, &program, trace);
     prepare_machines(s);
     tell_story(s);
@@ -388,6 +393,6 @@ void nodesim_run(uint64_t seed, enum nodesim_mutant mutant, bool trace, struct n
     if (out->failed) snprintf(out->why, sizeof out->why, "%s", world_failure(s->w));
     out->world = *world_counts(s->w);
     out->hash = world_hash(s->w);
-    out->counts = out->world.crashes && out->reigns > NODESIM_DATA && out->refills + out->installs && out->writes && out->reads;
+    out->counts = out->world.crashes && out->reigns > NODESIM_DATA && out->refills + out->installs && out->writes && out->reads && out->wide_writes && out->wide_reads;
     free_sim(s);
 }

@@ -78,7 +78,7 @@ static void run_nodes(uint64_t seed, int mutant, bool trace, struct outcome *o)
 {
     struct nodesim_result r;
     nodesim_run(seed, (enum nodesim_mutant)mutant, trace, &r);
-    *o = (struct outcome){.failed = r.failed, .counts = r.counts, .idle = "no node crashed, no group got another leader, or no seat was made anew", .hash = r.hash};
+    *o = (struct outcome){.failed = r.failed, .counts = r.counts, .idle = "no node crashed, no group got another leader, no seat was made anew, or no transaction went over groups", .hash = r.hash};
     snprintf(o->why, sizeof o->why, "%s", r.why);
     add_world(o, &r.world);
     add(o, "writes", r.writes);
@@ -95,6 +95,11 @@ static void run_nodes(uint64_t seed, int mutant, bool trace, struct outcome *o)
     add(o, "moves", r.moves);
     add(o, "joins", r.joins);
     add(o, "leaves", r.leaves);
+    add(o, "writes over groups", r.wide_writes);
+    add(o, "reads over groups", r.wide_reads);
+    add(o, "refused", r.wide_refused);
+    add(o, "uncertain", r.wide_uncertain);
+    add(o, "recovered", r.recovered);
 }
 
 static const char *raft_mutant(int m) { return raftsim_mutant_name((enum raftsim_mutant)m); }

@@ -484,6 +484,16 @@ static void a_late_copy_of_a_fetch_renews_nothing(void **state)
     half_fini(&h);
 }
 
+static void without_a_map_nobody_knows_whose_keys_they_are(void **state)
+{
+    struct route *route = &sc.rig->engine->route;
+    const struct space_map *m = route_map(route);
+    atomic_store(&route->map, NULL);
+    struct hold h = ask(A, NULL, "txn.fetch t1 NOWAIT 1 0 r k");
+    atomic_store(&route->map, m);
+    assert_true(h.bounced);
+}
+
 /* ---- leaders come and go */
 
 static void a_leader_that_is_lost_after_the_fetch_takes_the_reservation_along(void **state)
@@ -806,6 +816,7 @@ int main(void)
         TEST(whoever_changes_all_keys_waits_for_transactions_and_those_for_it),
         TEST(what_is_too_old_makes_way_and_cannot_be_used_any_more),
         TEST(a_late_copy_of_a_fetch_renews_nothing),
+        TEST(without_a_map_nobody_knows_whose_keys_they_are),
         TEST(a_leader_that_is_lost_after_the_fetch_takes_the_reservation_along),
         TEST(an_intent_outlives_leaders_and_readers_wait_for_its_fate),
         TEST(a_leader_of_the_deciding_group_that_is_lost_cannot_decide),

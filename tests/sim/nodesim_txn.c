@@ -1,0 +1,632 @@
+/* Transactions over groups: clients that ask for them, coordinators (cluster/txn.h) and the care for orphans (cluster/txncare.h) on the nodes, and the way of their requests to whoever leads (as server/relay_call.h goes it).
+ *
+ * A transaction is about a pair of keys, which are mostly in different groups. Those of some pairs are sums that amounts are moved between, those of the others words that are set together; both are read together. Other clients
+ * (nodesim_client.c) read and change them one by one. The history is judged for pairs, so it says whether all that anybody saw of two keys can have been so at one moment.
+ *
+ * A coordinator dies with its node. Then its client knows nothing, and what it left behind is the others' to clean up. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/le.h"
+#include "base/mem.h"
+#include "cluster/intents.h"
+#include "cluster/seatentry.h"
+#include "cluster/txn.h"
+#include "cluster/txncare.h"
+#include "cluster/txncmd.h"
+#include "log/opcode.h"
+#include "nodesim_own.h"
+#include "resp/answer.h"
+#include "shard/scratch.h"
+#include "shard/task.h"
+
+enum {
+    CLIENTS = 6,
+    TRY_MS = 400,     /* a request without an answer is asked again then, or if it writes, given up */
+    TXN_MS = 3000,    /* the time of a transaction */
+    CLIENT_MS = 6000, /* and of its client: the node is gone, or stands still */
+    CARE_MS = 500,
+    ATTEMPT_BITS = 16,
+    ARGS_MAX = 32,
+};
+
+/* ---- what there is */
+
+/* A request on its way: of a call, whose requests go side by side. */
+struct leg {
+    uint32_t call, index, group;
+    uint32_t attempt, hint; /* hint: who is said to lead; 0 */
+    bool writes, open, rests;
+    struct buf args; /* each: length u32, bytes */
+    enum txn_fate fate;
+    struct buf reply;
+};
+
+struct call {
+    uint32_t node, first_leg, n, n_open;
+    bool over; /* answered, or its node is gone */
+    uint64_t deadline;
+    struct coordination *owner; /* NULL: the care */
+};
+
+/* A node's answer to a leg, or a coordinator's to a client, on its way. */
+struct letter {
+    uint32_t to, attempt;
+    enum nodesim_status status; /* of a leg */
+    uint32_t leader;
+    enum txn_outcome outcome; /* of a transaction */
+    bool wide; /* its keys were in two groups */
+    struct buf bytes;
+};
+
+enum wish { READ, MOVE, WRITE };
+
+struct client {
+    bool busy;
+    uint32_t attempt, pair;
+    enum wish wish;
+    size_t op; /* of the history */
+    char keys[2][NODESIM_WORD_BYTES], args[2][NODESIM_WORD_BYTES];
+};
+
+struct nodesim_txns {
+    struct leg *legs;
+    struct call *calls;
+    struct letter *letters;
+    uint32_t n_legs, cap_legs, n_calls, cap_calls, n_letters, cap_letters;
+    struct client clients[CLIENTS];
+    uint64_t names; /* of transactions */
+};
+
+struct coordination {
+    struct coordination *next;
+    struct nodesim_node *node;
+    struct txn *txn;
+    uint32_t number, attempt; /* of the client */
+    uint64_t id;
+    struct client wishes; /* as they were when it began */
+    struct txn_key keys[2];
+    struct buf replies;
+    bool over;
+};
+
+struct nodesim_txn_node {
+    struct coordination *first;
+    struct scratch *scratch;
+    struct txncare *care;
+    struct txncare_counts counted;
+};
+
+static uint64_t now_ms(const struct nodesim *s) { return world_now(s->w) / WORLD_MS; }
+
+static void *grown(void *array, uint32_t n, uint32_t *cap, size_t each)
+{
+    if (n < *cap) return array;
+    *cap = *cap * 2 + 64;
+    return mem_resize(array, *cap * each);
+}
+
+static uint32_t add_letter(struct nodesim *s, const struct letter *l)
+{
+    struct nodesim_txns *t = s->txns;
+    t->letters = grown(t->letters, t->n_letters, &t->cap_letters, sizeof *t->letters);
+    t->letters[t->n_letters] = *l;
+    return t->n_letters++;
+}
+
+/* Mostly soon; some copies come late. */
+static uint64_t way_us(struct nodesim *s)
+{
+    struct rng *rng = world_rng(s->w);
+    return 50 + rng_below(rng, rng_below(rng, 40) ? 500 : 900 * WORLD_MS);
+}
+
+static bool reaches(struct nodesim *s, uint32_t from, uint32_t to)
+{
+    const struct nodesim_node *n = world_node(s->w, to);
+    return n && n->member && (from == to || world_reaches(s->w, from, to));
+}
+
+/* ---- legs, where they come from */
+
+static uint64_t ticket(uint32_t leg, uint32_t attempt) { return (uint64_t)leg << ATTEMPT_BITS | (attempt & 0xffff); }
+static uint32_t leg_of(uint64_t arg) { return (uint32_t)(arg >> ATTEMPT_BITS); }
+static bool is_attempt(const struct leg *l, uint64_t arg) { return (l->attempt & 0xffff) == (arg & 0xffff); }
+
+static uint32_t choose_node(struct nodesim_node *n, const struct leg *l)
+{
+    struct rng *rng = nodesim_rng(n);
+    uint64_t leader = l->hint ? l->hint : metahost_leader(n->meta, l->group);
+    if (leader == 0 || leader > NODESIM_NODES || rng_below(rng, 20) == 0) leader = 1 + rng_below(rng, NODESIM_NODES);
+    return (uint32_t)leader;
+}
+
+static void rest(struct nodesim_node *n, uint32_t leg)
+{
+    struct leg *l = &n->sim->txns->legs[leg];
+    l->attempt++; /* what else comes of this one is not heard */
+    l->rests = true;
+    world_after(n->sim->w, n->id, (2 + rng_below(nodesim_rng(n), 48)) * WORLD_MS, NODESIM_LEG_TIME, ticket(leg, l->attempt));
+}
+
+static void post(struct nodesim_node *n, uint32_t leg)
+{
+    struct nodesim *s = n->sim;
+    struct leg *l = &s->txns->legs[leg];
+    uint32_t to = choose_node(n, l);
+    l->hint = 0;
+    if (!reaches(s, n->id, to)) {
+        rest(n, leg);
+        return;
+    }
+    l->attempt++;
+    world_after(s->w, to, way_us(s), NODESIM_LEG, ticket(leg, l->attempt));
+    world_after(s->w, n->id, TRY_MS * WORLD_MS, NODESIM_LEG_TIME, ticket(leg, l->attempt));
+}
+
+static bool is_late(const struct nodesim *s, const struct leg *l) { return world_now(s->w) >= s->txns->calls[l->call].deadline; }
+
+static void answered(struct nodesim_node *n, uint32_t call);
+
+static void finish(struct nodesim_node *n, uint32_t leg, enum txn_fate fate, struct slice reply)
+{
+    struct leg *l = &n->sim->txns->legs[leg];
+    l->open = false;
+    l->fate = fate;
+    buf_add_slice(&l->reply, reply);
+    if (--n->sim->txns->calls[l->call].n_open == 0) answered(n, l->call);
+}
+
+/* Nothing happened there. */
+static void try_again(struct nodesim_node *n, uint32_t leg)
+{
+    if (is_late(n->sim, &n->sim->txns->legs[leg])) finish(n, leg, TXN_NOT_DONE, SLICE(""));
+    else rest(n, leg);
+}
+
+/* Nobody knows. What only looks can be asked again. */
+static void lose_sight(struct nodesim_node *n, uint32_t leg)
+{
+    if (n->sim->txns->legs[leg].writes) finish(n, leg, TXN_MAY_BE_DONE, SLICE(""));
+    else try_again(n, leg);
+}
+
+static void on_leg_time(struct nodesim_node *n, uint64_t arg)
+{
+    struct leg *l = &n->sim->txns->legs[leg_of(arg)];
+    if (n->sim->txns->calls[l->call].over || !l->open || !is_attempt(l, arg)) return;
+    if (!l->rests) {
+        lose_sight(n, leg_of(arg));
+    } else if (is_late(n->sim, l)) {
+        finish(n, leg_of(arg), TXN_NOT_DONE, SLICE(""));
+    } else {
+        l->rests = false;
+        post(n, leg_of(arg));
+    }
+}
+
+static bool is_command(const struct leg *l, const char *name) { return l->args.len > 4 && slice_is(slice_of(l->args.p + 4, le_u32(l->args.p)), name); }
+
+static void on_leg_answer(struct nodesim_node *n, uint32_t letter)
+{
+    const struct letter a = n->sim->txns->letters[letter];
+    struct leg *l = &n->sim->txns->legs[a.to];
+    struct slice reply = buf_slice(&a.bytes);
+    if (n->sim->txns->calls[l->call].over || !l->open || !is_attempt(l, a.attempt)) return;
+    switch (a.status) {
+    case NODESIM_DONE:
+        if (n->sim->mutant == NODESIM_UNHELD_READ && is_command(l, "txn.done")) reply = SLICE("+OK\r\n");
+        finish(n, a.to, TXN_ANSWERED, reply);
+        break;
+    case NODESIM_BOUNCED:
+    case NODESIM_LOST:
+        l->hint = a.leader;
+        try_again(n, a.to);
+        break;
+    case NODESIM_UNCERTAIN: lose_sight(n, a.to); break;
+    }
+}
+
+/* ---- calls */
+
+static void add_leg(struct nodesim_node *n, uint32_t call, uint32_t index, const struct txn_request *r)
+{
+    struct nodesim_txns *t = n->sim->txns;
+    const struct command *cmd = command_find_any(n->sim->commands, r->argv[0]);
+    CHECK(cmd);
+    t->legs = grown(t->legs, t->n_legs, &t->cap_legs, sizeof *t->legs);
+    struct leg *l = &t->legs[t->n_legs++];
+    *l = (struct leg){.call = call, .index = index, .group = r->group, .writes = cmd->flags & CMD_WRITE, .open = true};
+    for (uint32_t i = 0; i < r->argc; i++) {
+        le_add_u32(&l->args, (uint32_t)r->argv[i].n);
+        buf_add_slice(&l->args, r->argv[i]);
+    }
+}
+
+static void send_call(struct nodesim_node *n, struct coordination *owner, const struct txn_request *requests, uint32_t count, uint32_t timeout_ms)
+{
+    struct nodesim_txns *t = n->sim->txns;
+    t->calls = grown(t->calls, t->n_calls, &t->cap_calls, sizeof *t->calls);
+    uint32_t call = t->n_calls++, first = t->n_legs;
+    t->calls[call] = (struct call){.node = n->id, .first_leg = first, .n = count, .n_open = count, .deadline = world_now(n->sim->w) + (uint64_t)timeout_ms * WORLD_MS, .owner = owner};
+    for (uint32_t i = 0; i < count; i++) add_leg(n, call, i, &requests[i]);
+    for (uint32_t i = 0; i < count; i++) post(n, first + i);
+}
+
+static void count_care(struct nodesim_node *n)
+{
+    const struct txncare_counts *c = txncare_counts(n->txns->care);
+    struct txncare_counts *before = &n->txns->counted;
+    n->sim->result->recovered += c->committed + c->dropped + c->settled - before->committed - before->dropped - before->settled;
+    *before = *c;
+}
+
+static void go_on(struct coordination *c);
+
+static void answered(struct nodesim_node *n, uint32_t call)
+{
+    struct nodesim_txns *t = n->sim->txns;
+    struct call k = t->calls[call];
+    struct txn_answer *answers = mem_alloc(k.n * sizeof *answers);
+    for (uint32_t i = 0; i < k.n; i++) answers[i] = (struct txn_answer){t->legs[k.first_leg + i].fate, buf_slice(&t->legs[k.first_leg + i].reply)};
+    t->calls[call].over = true;
+    if (k.owner) {
+        txn_answered(k.owner->txn, (int64_t)now_ms(n->sim), answers, k.n);
+        go_on(k.owner);
+    } else {
+        txncare_answered(n->txns->care, answers, k.n);
+        count_care(n);
+    }
+    mem_free(answers);
+}
+
+/* ---- legs, where they arrive */
+
+static uint32_t read_args(struct slice in, struct slice argv[ARGS_MAX])
+{
+    uint32_t n = 0;
+    while (in.n) {
+        size_t len = le_u32(in.p);
+        CHECK(n < ARGS_MAX);
+        argv[n++] = slice_of(in.p + 4, len);
+        in = slice_of(in.p + 4 + len, in.n - 4 - len);
+    }
+    return n;
+}
+
+/* A mutant: the reservations that a decision stands on need not be there. */
+static void make_reservations(struct nodesim_node *n, uint32_t group, const struct slice *argv, uint32_t argc)
+{
+    struct seat_info info;
+    struct opcode_scratch scratch = {0};
+    struct op op;
+    struct slice ops = argv[argc - 1];
+    bool bad;
+    if (!slice_is(argv[0], "txn.decide") || !seats_look(n->seats, group, &info) || !info.serves) return;
+    struct intents *i = n->real->intents(n->real->ctx, &n->engine->shards[info.shard]);
+    uint64_t token = strtoull(argv[2].p, NULL, 16);
+    if (intents_state(i, argv[1]) == INTENTS_NONE)
+        while (seatentry_next_op(&ops, &scratch, &op, &bad))
+            if (intents_can(i, argv[1], op.db, op.key, INTENTS_WRITES)) intents_reserve(i, argv[1], token, op.db, op.key, INTENTS_WRITES);
+    opcode_scratch_fini(&scratch);
+}
+
+/* False: the process died in the middle of it. */
+static bool on_leg(struct nodesim_node *n, uint64_t arg)
+{
+    const struct leg *l = &n->sim->txns->legs[leg_of(arg)];
+    struct slice argv[ARGS_MAX];
+    char *copy = mem_dup(l->args.p, l->args.len); /* legs may be elsewhere when the command has ended */
+    uint32_t argc = read_args(slice_of(copy, l->args.len), argv);
+    if (n->sim->mutant == NODESIM_NO_RESERVATION) make_reservations(n, l->group, argv, argc);
+    bool lives = nodesim_client_run(n, &(struct nodesim_guest){.client = leg_of(arg), .attempt = (uint32_t)arg & 0xffff, .is_leg = true}, l->group, argv, argc);
+    mem_free(copy);
+    return lives;
+}
+
+void nodesim_txn_reply(struct nodesim_node *n, const struct nodesim_guest *g, enum nodesim_status status, uint32_t leader, struct slice reply)
+{
+    struct nodesim *s = n->sim;
+    const struct leg *l = &s->txns->legs[g->client];
+    uint32_t owner = s->txns->calls[l->call].node;
+    struct letter a = {.to = g->client, .attempt = g->attempt, .status = status, .leader = leader};
+    if (s->txns->calls[l->call].over || !reaches(s, n->id, owner)) return;
+    buf_add_slice(&a.bytes, reply);
+    world_after(s->w, owner, way_us(s), NODESIM_LEG_ANSWER, add_letter(s, &a));
+}
+
+/* ---- coordinators */
+
+static uint32_t group_of(void *ctx, struct slice key)
+{
+    const struct coordination *c = ctx;
+    const struct route *route = &c->node->engine->route;
+    const struct space_map *m = route_map(route);
+    return m ? spaces_shard(m, key, keyhash(key, route->seed)) : TXN_NO_GROUP;
+}
+
+static void txn_send(void *ctx, struct txn *t, const struct txn_request *requests, uint32_t n, uint32_t timeout_ms)
+{
+    struct coordination *c = ctx;
+    send_call(c->node, c, requests, n, timeout_ms);
+}
+
+static void write_op(void *ctx, uint16_t db, struct slice key, struct slice op)
+{
+    struct coordination *c = ctx;
+    txn_write(c->txn, slice_eq(key, c->keys[1].key), op);
+}
+
+static void run_command(struct coordination *c, int i)
+{
+    static const char *const names[] = {[READ] = "get", [MOVE] = "incrby", [WRITE] = "set"};
+    struct nodesim_node *n = c->node;
+    const struct slice argv[] = {slice_str(names[c->wishes.wish]), c->keys[i].key, slice_str(c->wishes.args[i])};
+    const struct scratch_request r = {.cmd = command_find(n->sim->commands, argv[0]), .argv = argv, .argc = c->wishes.wish == READ ? 2 : 3, .resp = 2, .now_ms = nodesim_unix_ms(n)};
+    scratch_run(n->txns->scratch, n->worker, &r, &c->replies);
+}
+
+static bool txn_run(void *ctx, struct txn *t)
+{
+    struct coordination *c = ctx;
+    struct scratch *scratch = c->node->txns->scratch;
+    struct slice raw;
+    scratch_clear(scratch);
+    c->replies.len = 0;
+    for (uint32_t i = 0; i < 2; i++)
+        if (txn_entry(t, i, &raw)) CHECK(scratch_put(scratch, raw));
+    for (int i = 0; i < 2; i++) run_command(c, i);
+    scratch_ops(scratch, write_op, c);
+    return true;
+}
+
+static void txn_settled(void *ctx, struct txn *t, enum txn_outcome o)
+{
+    struct coordination *c = ctx;
+    struct nodesim *s = c->node->sim;
+    struct letter l = {.to = c->number, .attempt = c->attempt, .outcome = o, .wide = group_of(c, c->keys[0].key) != group_of(c, c->keys[1].key)};
+    if (o == TXN_REFUSED) world_fail(s->w, "a transaction is refused: %.*s", (int)txn_error(t).n, txn_error(t).p);
+    buf_add_slice(&l.bytes, buf_slice(&c->replies));
+    world_after(s->w, 0, 50 + rng_below(world_rng(s->w), 500), NODESIM_TXN_END, add_letter(s, &l));
+}
+
+static void txn_over(void *ctx, struct txn *t) { ((struct coordination *)ctx)->over = true; }
+
+static void free_coordination(struct coordination *c)
+{
+    struct coordination **at = &c->node->txns->first;
+    while (*at != c) at = &(*at)->next;
+    *at = c->next;
+    txn_free(c->txn);
+    buf_fini(&c->replies);
+    mem_free(c);
+}
+
+/* Something has happened to it. */
+static void go_on(struct coordination *c)
+{
+    const struct nodesim *s = c->node->sim;
+    if (c->over) {
+        free_coordination(c);
+        return;
+    }
+    int64_t wakes = txn_wakes_ms(c->txn), now = (int64_t)now_ms(s);
+    if (wakes != INT64_MAX) world_after(s->w, c->node->id, (uint64_t)(wakes > now ? wakes - now : 0) * WORLD_MS + 1, NODESIM_TXN_WAKE, c->id);
+}
+
+static void on_wake(struct nodesim_node *n, uint64_t id)
+{
+    struct coordination *c = n->txns->first;
+    while (c && c->id != id) c = c->next;
+    if (!c) return;
+    txn_wake(c->txn, (int64_t)now_ms(n->sim));
+    go_on(c);
+}
+
+static void on_begin(struct nodesim_node *n, uint64_t arg)
+{
+    struct nodesim *s = n->sim;
+    struct client *client = &s->txns->clients[arg >> 32];
+    char name[32];
+    if (!client->busy || client->attempt != (uint32_t)arg) return;
+    struct coordination *c = mem_zalloc(sizeof *c);
+    *c = (struct coordination){.next = n->txns->first, .node = n, .number = (uint32_t)(arg >> 32), .attempt = (uint32_t)arg, .id = ++s->txns->names, .wishes = *client};
+    n->txns->first = c;
+    static const char uses[] = {[READ] = 'r', [MOVE] = 'w', [WRITE] = 'k'};
+    for (int i = 0; i < 2; i++) c->keys[i] = (struct txn_key){.use = uses[client->wish], .key = slice_str(c->wishes.keys[i])};
+    const struct txn_host host = {.ctx = c, .group_of = group_of, .send = txn_send, .run = txn_run, .settled = txn_settled, .over = txn_over};
+    snprintf(name, sizeof name, "%llu", (unsigned long long)c->id);
+    c->txn = txn_new(&host, slice_str(name), c->keys, 2);
+    txn_start(c->txn, (int64_t)now_ms(s), TXN_MS);
+    go_on(c);
+}
+
+/* ---- the care */
+
+static bool care_leads(void *ctx, uint32_t group)
+{
+    const struct nodesim_node *n = ctx;
+    return group >= META_FIRST_DATA_GROUP && n->leads[group];
+}
+
+static void care_send(void *ctx, struct txncare *c, const struct txn_request *requests, uint32_t n, uint32_t timeout_ms) { send_call(ctx, NULL, requests, n, timeout_ms); }
+
+static void on_care(struct nodesim_node *n)
+{
+    world_after(n->sim->w, n->id, CARE_MS * WORLD_MS, NODESIM_CARE, 0);
+    txncare_look(n->txns->care);
+}
+
+/* ---- a node's */
+
+void nodesim_txn_open(struct nodesim_node *n)
+{
+    const struct txncare_host host = {.ctx = n, .leads = care_leads, .groups = NODESIM_GROUPS, .send = care_send};
+    n->txns = mem_zalloc(sizeof *n->txns);
+    n->txns->scratch = scratch_new(n->engine);
+    n->txns->care = txncare_new(&host);
+    world_after(n->sim->w, n->id, CARE_MS * WORLD_MS, NODESIM_CARE, 0);
+}
+
+void nodesim_txn_close(struct nodesim_node *n)
+{
+    struct nodesim_txns *t = n->sim->txns;
+    for (uint32_t i = 0; i < t->n_calls; i++)
+        if (t->calls[i].node == n->id) t->calls[i].over = true;
+    while (n->txns->first) free_coordination(n->txns->first);
+    scratch_free(n->txns->scratch);
+    txncare_free(n->txns->care);
+    mem_free(n->txns);
+}
+
+bool nodesim_txn_task(struct nodesim_node *n, enum nodesim_task kind, uint64_t arg)
+{
+    switch (kind) {
+    case NODESIM_LEG: return on_leg(n, arg);
+    case NODESIM_LEG_ANSWER: on_leg_answer(n, (uint32_t)arg); break;
+    case NODESIM_LEG_TIME: on_leg_time(n, arg); break;
+    case NODESIM_TXN_BEGIN: on_begin(n, arg); break;
+    case NODESIM_TXN_WAKE: on_wake(n, arg); break;
+    case NODESIM_CARE: on_care(n); break;
+    default: break;
+    }
+    return true;
+}
+
+/* ---- clients */
+
+/* Words are told as they are; a sum changes by what is moved. */
+static uint32_t parts_of(const struct client *c, struct wgl_part parts[2])
+{
+    static const enum wgl_kind kinds[] = {[READ] = WGL_GET, [MOVE] = WGL_INCR, [WRITE] = WGL_SET};
+    for (int i = 0; i < 2; i++) {
+        parts[i] = (struct wgl_part){.kind = kinds[c->wish], .key = slice_str(c->keys[i])};
+        if (c->wish == WRITE) parts[i].arg = slice_str(c->args[i]);
+        if (c->wish == MOVE) parts[i].by = strtoll(c->args[i], NULL, 10);
+    }
+    return 2;
+}
+
+static void wish(struct nodesim *s, struct client *c)
+{
+    struct rng *rng = world_rng(s->w);
+    c->pair = (uint32_t)rng_below(rng, NODESIM_PAIRS);
+    c->wish = rng_below(rng, 3) == 0 ? READ : nodesim_is_sum(c->pair) ? MOVE : WRITE;
+    int amount = 1 + (int)rng_below(rng, 9);
+    bool other_way = rng_below(rng, 2); /* the order of the keys in a transaction is anybody's */
+    ++s->unique;
+    for (int i = 0; i < 2; i++) {
+        nodesim_pair_key(c->keys[i], sizeof c->keys[i], c->pair, (uint32_t)i ^ other_way);
+        if (c->wish == MOVE) snprintf(c->args[i], sizeof c->args[i], "%d", i ? amount : -amount);
+        else snprintf(c->args[i], sizeof c->args[i], "w%llu.", (unsigned long long)s->unique);
+    }
+}
+
+static void think(struct nodesim *s, uint32_t number)
+{
+    s->txns->clients[number].busy = false;
+    world_after(s->w, 0, 1 + rng_below(world_rng(s->w), 4 * s->think_us), NODESIM_TXN_CLIENT, number);
+}
+
+static void client_begin(struct nodesim *s, uint32_t number)
+{
+    struct client *c = &s->txns->clients[number];
+    struct wgl_part parts[2];
+    uint32_t node = 1 + (uint32_t)rng_below(world_rng(s->w), NODESIM_NODES);
+    const struct nodesim_node *n = world_node(s->w, node);
+    if (!s->load) return;
+    if (!n || !n->member) {
+        think(s, number);
+        return;
+    }
+    wish(s, c);
+    c->busy = true;
+    c->attempt++;
+    c->op = wgl_call(s->history, NODESIM_CLIENTS + NODESIM_KEYS + number, (int64_t)world_now(s->w), parts, parts_of(c, parts));
+    uint64_t arg = (uint64_t)number << 32 | c->attempt;
+    world_after(s->w, node, 50 + rng_below(world_rng(s->w), 500), NODESIM_TXN_BEGIN, arg);
+    world_after(s->w, 0, CLIENT_MS * WORLD_MS, NODESIM_TXN_TIMEOUT, arg);
+}
+
+static void read_replies(struct nodesim *s, struct slice in, struct wgl_answer answers[2])
+{
+    struct answer a;
+    for (int i = 0; i < 2; i++) {
+        bool good = answer_next(&in, &a) && a.type != '-';
+        if (!good) world_fail(s->w, "a transaction is answered %.*s", (int)in.n, in.n ? in.p : "");
+        answers[i] = (struct wgl_answer){.nil = a.type == '_', .value = a.type == '$' ? a.text : SLICE(""), .number = a.n};
+    }
+}
+
+static void client_end(struct nodesim *s, uint32_t number)
+{
+    const struct letter l = s->txns->letters[number];
+    struct client *c = &s->txns->clients[l.to];
+    struct wgl_answer answers[2];
+    if (!c->busy || c->attempt != l.attempt) return;
+    world_note(s->w, (uint64_t)l.outcome << 32 | l.to);
+    if (l.outcome == TXN_DONE) {
+        read_replies(s, buf_slice(&l.bytes), answers);
+        wgl_return(s->history, c->op, (int64_t)world_now(s->w), answers);
+        if (l.wide && c->wish == READ) s->result->wide_reads++;
+        else if (l.wide) s->result->wide_writes++;
+    } else if (l.outcome == TXN_UNCERTAIN) {
+        s->result->wide_uncertain++;
+    } else {
+        wgl_refused(s->history, c->op);
+        s->result->wide_refused++;
+    }
+    think(s, l.to);
+}
+
+static void client_timeout(struct nodesim *s, uint32_t number, uint32_t attempt)
+{
+    struct client *c = &s->txns->clients[number];
+    if (!c->busy || c->attempt != attempt) return;
+    c->attempt++;
+    if (c->wish == READ) wgl_refused(s->history, c->op);
+    else s->result->wide_uncertain++;
+    think(s, number);
+}
+
+void nodesim_txn_event(struct nodesim *s, enum nodesim_task kind, uint64_t arg)
+{
+    if (kind == NODESIM_TXN_CLIENT) client_begin(s, (uint32_t)arg);
+    if (kind == NODESIM_TXN_END) client_end(s, (uint32_t)arg);
+    if (kind == NODESIM_TXN_TIMEOUT) client_timeout(s, (uint32_t)(arg >> 32), (uint32_t)arg);
+}
+
+/* ---- the whole */
+
+void nodesim_txn_new(struct nodesim *s) { s->txns = mem_zalloc(sizeof *s->txns); }
+
+void nodesim_txn_start(struct nodesim *s)
+{
+    for (uint32_t i = 0; i < CLIENTS; i++) world_after(s->w, 0, 700 * WORLD_MS, NODESIM_TXN_CLIENT, i);
+}
+
+void nodesim_txn_free(struct nodesim *s)
+{
+    struct nodesim_txns *t = s->txns;
+    for (uint32_t i = 0; i < t->n_legs; i++) {
+        buf_fini(&t->legs[i].args);
+        buf_fini(&t->legs[i].reply);
+    }
+    for (uint32_t i = 0; i < t->n_letters; i++) buf_fini(&t->letters[i].bytes);
+    mem_free(t->legs);
+    mem_free(t->calls);
+    mem_free(t->letters);
+    mem_free(t);
+}
+
+void nodesim_txn_check(struct nodesim *s, struct nodesim_node *leader, uint32_t group)
+{
+    struct seat_info info;
+    if (!seats_look(leader->seats, group, &info)) return;
+    struct intents *i = leader->real->intents(leader->real->ctx, &leader->engine->shards[info.shard]);
+    intents_check(i);
+    struct intents_info one;
+    const void *at = NULL;
+    if (intents_next(i, INTENTS_INTENT, &at, &one)) world_fail(s->w, "group %u: transaction %.*s is still under way in the end", group, (int)one.id.n, one.id.p);
+}
