@@ -102,6 +102,9 @@ enum metahost_question {
     METAHOST_MOVE,    /* argv: group, from, to (nodes). A replica. Text: the number of the operation */
     METAHOST_LEAD,    /* argv: group, node. Leadership goes there, if it is a voter. */
     METAHOST_SET,     /* argv: setting, number */
+    METAHOST_SPACE,   /* argv: key space, mode. Its keys stay in their group: BUCKET or RANGE */
+    METAHOST_SPLIT,   /* argv: key space, key. The range that holds the key is cut before it */
+    METAHOST_MERGE,   /* argv: key space, key. The range that begins there is joined with the one before it, if both are in one group */
     METAHOST_STATUS,  /* no argv. Text: tables of nodes, groups and operations (cluster/metaview.h) */
     METAHOST_NODES,   /* no argv. Text: as CLUSTER NODES has it */
     METAHOST_QUESTIONS,

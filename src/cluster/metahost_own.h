@@ -4,6 +4,7 @@
  *     metahost_peers.c    the other nodes: who is heard of, STATUS frames, who leads what, farewells
  *     metahost_ask.c      proposals on their way, and the requests of other nodes
  *     metahost_question.c what operators and new nodes ask
+ *     metahost_spaces.c   those of them that are about key spaces, and what a lost driver left of them
  *     metahost_tend.c     what a leader does for its own groups: members, and the steps of their moves; which replicas are here
  *     metahost_place.c    what the leaders of groups 0 and 1 do for the cluster: placement, nodes that are gone
  *
@@ -149,6 +150,12 @@ void metahost_ask_lead(struct metahost *h, uint32_t group, uint64_t to, const ch
 /* ---- metahost_question.c */
 void metahost_question_tick(struct metahost *h);
 void metahost_question_fini(struct metahost *h);
+
+/* ---- metahost_spaces.c */
+/* The operation that a question about a key space asks for (range: where its plan has room). NULL, or why there is none. is_so: nothing is to be done. */
+const char *metahost_spaces_plan(const struct metahost *h, enum metahost_question q, const struct slice *argv, struct metaops_plan *p, struct metaops_range *range, bool *is_so);
+void metahost_spaces_finish(struct metahost *h, uint64_t op, uint32_t timeout_ms, metahost_ask_done *done, void *ctx); /* what was planned is done */
+void metahost_spaces_sweep(struct metahost *h); /* the leader of group 1: operations whose driver is lost */
 
 /* ---- metahost_tend.c */
 void metahost_tend(struct metahost *h);

@@ -80,6 +80,7 @@ void metahost_place(struct metahost *h)
     struct placer_step steps[STEPS_MAX];
     struct placer_view v;
     if (!metahost_founded(h) || !led(h, META_MAP_GROUP) || h->now - h->started < METAHOST_PLACE_MS) return;
+    metahost_spaces_sweep(h);
     /* A plan is made of what is so, not of what was asked for. */
     for (uint32_t i = 0; i < h->groups->n; i++)
         if (metahost_ask_open(h, META_MAP_GROUP, METAHOST_ASK_MOVE, h->groups->groups[i].id)) return;

@@ -19,6 +19,7 @@ struct question {
     enum metahost_question kind;
     metahost_answer *answer;
     void *ctx;
+    uint64_t deadline; /* of one that takes two entries */
 };
 
 /* One that waits for a leadership. */
@@ -75,10 +76,12 @@ static void answer_done(struct metahost *h, const struct question *q, uint64_t i
     buf_fini(&text);
 }
 
+static bool is_of_map(const struct question *q) { return q->kind == METAHOST_MOVE || q->kind == METAHOST_SPACE || q->kind == METAHOST_SPLIT || q->kind == METAHOST_MERGE; }
+
 static void question_done(struct metahost *h, void *ctx, const struct meta_result *r)
 {
     struct question *q = ctx;
-    uint32_t group = q->kind == METAHOST_MOVE ? META_MAP_GROUP : META_NODES_GROUP;
+    uint32_t group = is_of_map(q) ? META_MAP_GROUP : META_NODES_GROUP;
     if (!r)
         answer(q, -ETIMEDOUT, "it was not decided in time%s; it may yet happen", metahost_leader(h, group) ? "" : ": nobody is known to lead the cluster");
     else if (r->code == META_DONE || (r->code == META_SAME && q->kind != METAHOST_MOVE))
@@ -93,6 +96,31 @@ static void question_done(struct metahost *h, void *ctx, const struct meta_resul
 static void ask_state(struct metahost *h, const struct question *q, struct metacode_entry *e, uint32_t timeout_ms)
 {
     metahost_ask_propose(h, e, METAHOST_ASK_QUESTION, 0, timeout_ms, question_done, mem_dup(q, sizeof *q));
+}
+
+static void question_planned(struct metahost *h, void *ctx, const struct meta_result *r)
+{
+    struct question *q = ctx;
+    if (r && r->code == META_DONE) metahost_spaces_finish(h, r->id, h->now < q->deadline ? (uint32_t)(q->deadline - h->now) : 1, question_done, q);
+    else question_done(h, q, r);
+}
+
+static void ask_space(struct metahost *h, const struct question *q, const struct slice *argv, uint32_t timeout_ms)
+{
+    struct metacode_entry e = {.kind = METACODE_OP_BEGIN};
+    struct metaops_range range;
+    bool is_so;
+    e.begin.driver = h->me;
+    const char *flaw = metahost_spaces_plan(h, q->kind, argv, &e.begin.plan, &range, &is_so);
+    if (flaw) {
+        answer(q, -EINVAL, "%s", flaw);
+    } else if (is_so) {
+        answer(q, 0, "%s", "");
+    } else {
+        struct question *asked = mem_dup(q, sizeof *q);
+        asked->deadline = h->now + timeout_ms;
+        metahost_ask_propose(h, &e, METAHOST_ASK_QUESTION, 0, timeout_ms, question_planned, asked);
+    }
 }
 
 static bool any_other_is_up(const struct metahost *h, uint64_t but)
@@ -214,6 +242,9 @@ static void ask_checked(struct metahost *h, const struct question *q, const stru
     case METAHOST_MOVE: ask_move(h, q, numbers, timeout_ms); break;
     case METAHOST_LEAD: ask_leader(h, q, numbers[0], numbers[1], timeout_ms); break;
     case METAHOST_SET: ask_setting(h, q, argv, timeout_ms); break;
+    case METAHOST_SPACE:
+    case METAHOST_SPLIT:
+    case METAHOST_MERGE: ask_space(h, q, argv, timeout_ms); break;
     case METAHOST_STATUS:
     case METAHOST_NODES: ask_text(h, q); break;
     case METAHOST_QUESTIONS: break;
@@ -226,9 +257,10 @@ void metahost_ask(struct metahost *h, enum metahost_question kind, const struct 
         uint32_t argc, numbers; /* of which so many are numbers, the first */
     } forms[METAHOST_QUESTIONS] = {
         [METAHOST_JOIN] = {5, 0}, [METAHOST_LEAVE] = {1, 1}, [METAHOST_RETURN] = {1, 1}, [METAHOST_REMOVE] = {1, 1}, [METAHOST_MOVE] = {3, 3}, [METAHOST_LEAD] = {2, 2}, [METAHOST_SET] = {2, 0},
+        [METAHOST_SPACE] = {2, 0}, [METAHOST_SPLIT] = {2, 0}, [METAHOST_MERGE] = {2, 0},
     };
     CHECK((unsigned)kind < METAHOST_QUESTIONS);
-    const struct question q = {kind, fn, ctx};
+    const struct question q = {.kind = kind, .answer = fn, .ctx = ctx};
     uint64_t numbers[3] = {0};
     bool good = argc == forms[kind].argc;
     for (uint32_t i = 0; good && i < forms[kind].numbers; i++) good = num_parse_u64(argv[i], &numbers[i]);

@@ -395,6 +395,8 @@ void node_close(struct node *n)
     mem_free(n->recovered);
     mem_free(n->leaders);
     spread_fini(&n->spread);
+    mem_free(n->members);
+    mem_free(n->member_groups);
     pthread_mutex_destroy(&n->lock);
     mem_free(n);
 }

@@ -82,6 +82,7 @@ void node_close(struct node *n);                   /* workers have ended */
 struct seats *node_seats(struct node *n);
 uint64_t node_id(const struct node *n);
 uint64_t node_leader(const struct node *n, uint32_t group); /* a hint; 0: not known */
+uint32_t node_replicas(struct node *n, uint32_t group, uint64_t *nodes, uint32_t max); /* that have one, as its log last said; gives how many */
 void node_leader_is(struct node *n, uint32_t group, uint64_t leader); /* another node said so: a hint */
 void node_send(struct node *n, uint64_t peer, struct slice frames); /* leaves with the next node_hurry */
 void node_hurry(struct node *n); /* the raft thread is woken if there is anything for it to do. Once per turn of a worker */

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "cluster/node_own.h"
 #include "shard/engine.h"
+#include "shard/topology.h"
 
 /* ---- R: what the cluster's state asks of this node */
 
@@ -110,7 +111,7 @@ struct new_map {
 static void set_map(struct worker *w, struct mail *m)
 {
     struct new_map *to = (struct new_map *)m;
-    engine_set_map(w->engine, w, to->map); /* maps come from one thread, by this mailbox: they follow each other */
+    topology_follow(w->engine->topology, w, to->map); /* maps come from one thread, by this mailbox: they follow each other */
     mem_free(to);
 }
 
@@ -246,6 +247,20 @@ static void report(struct node *n)
     metahost_report(n->meta, &r);
 }
 
+/* With the lock. */
+static void show_members(struct node *n)
+{
+    const struct metagroups *groups = metahost_groups(n->meta);
+    n->members = mem_resize(n->members, (groups->n + 1) * sizeof *n->members);
+    n->member_groups = mem_resize(n->member_groups, (groups->n + 1) * sizeof *n->member_groups);
+    n->n_members = groups->n;
+    for (uint32_t i = 0; i < groups->n; i++) {
+        const struct metagroups_group *g = &groups->groups[i];
+        n->member_groups[i] = g->id;
+        n->members[i] = g->told.n ? g->told : g->wanted;
+    }
+}
+
 void node_publish(struct node *n)
 {
     struct node_info info = {.who = n->who};
@@ -256,6 +271,7 @@ void node_publish(struct node *n)
     }
     pthread_mutex_lock(&n->lock);
     n->info = info;
+    if (n->meta) show_members(n);
     pthread_mutex_unlock(&n->lock);
 }
 
@@ -264,6 +280,20 @@ void node_publish(struct node *n)
 struct seats *node_seats(struct node *n) { return n->seats; }
 uint64_t node_id(const struct node *n) { return n->who.id; }
 uint64_t node_leader(const struct node *n, uint32_t group) { return group < META_GROUPS_MAX ? atomic_load_explicit(&n->leaders[group], memory_order_relaxed) : 0; }
+
+uint32_t node_replicas(struct node *n, uint32_t group, uint64_t *nodes, uint32_t max)
+{
+    uint32_t count = 0;
+    pthread_mutex_lock(&n->lock);
+    for (uint32_t i = 0; i < n->n_members; i++) {
+        const struct raftnode_members *m = &n->members[i];
+        if (n->member_groups[i] != group) continue;
+        for (count = 0; count < m->n; count++)
+            if (count < max) nodes[count] = m->m[count].node;
+    }
+    pthread_mutex_unlock(&n->lock);
+    return count;
+}
 
 void node_leader_is(struct node *n, uint32_t group, uint64_t leader)
 {

@@ -40,6 +40,8 @@ struct node {
 
     pthread_mutex_t lock; /* of what follows */
     struct node_info info;
+    struct raftnode_members *members; /* of each group, in the order of their numbers */
+    uint32_t *member_groups, n_members;
 };
 
 /* ---- node_meta.c, R */

@@ -684,7 +684,7 @@ bool txncmd_admits(struct intents *n, const struct command_table *t, const struc
     if (c->fn == cmd_run) return admits_run(&to, t, a);
     if (c->fn == cmd_fetch) return admits_fetch(&to, a);
     if (c->fn == cmd_digest) return admits_digest(&to, a);
-    if (c->flags & CMD_ALL_KEYS) return intents_allows_all(n, c->flags & CMD_WRITE ? INTENTS_WRITES : INTENTS_READS);
+    if (c->flags & CMD_ALL_KEYS || c->class == CLASS_SPACE) return intents_allows_all(n, c->flags & CMD_WRITE ? INTENTS_WRITES : INTENTS_READS); /* any key may be among its own */
     return all_keys(c, argv, argc, is_allowed, &to);
 }
 

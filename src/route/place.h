@@ -15,10 +15,12 @@ static inline uint64_t route_version(const struct route *r)
     return likely(!m) ? 0 : m->version;
 }
 
+/* Where the shard that the map names is on this node: in a cluster a group's seat, or shard 0 if it has none here. */
+static inline uint32_t route_place(const struct route *r, uint32_t shard) { return likely(!r->seats) ? shard : atomic_load_explicit(&r->seats[shard], memory_order_relaxed); }
+
 static inline uint32_t route_key(const struct route *r, struct slice key, uint64_t hash)
 {
     const struct space_map *m = route_map(r);
     if (likely(!m)) return route_shard(r, hash);
-    uint32_t place = spaces_shard(m, key, hash);
-    return likely(!r->seats) ? place : atomic_load_explicit(&r->seats[place], memory_order_relaxed);
+    return route_place(r, spaces_shard(m, key, hash));
 }

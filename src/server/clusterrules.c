@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "command/families.h"
+#include "server/clusterquestion.h"
 #include "server/families.h"
 #include "server/server.h"
 #include "server/wide.h"
@@ -17,7 +18,11 @@ static const char *const answered_here[] = {
     "command", "config", "health", "info", "latency", "lolwut", "module", "role", "shutdown", "slowlog", "time", /* this node */
     "stats.hotkeys", "stats.latency", "stats.memory", "stats.shards", "pfselftest",
     "publish", "spublish", "subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe", "sunsubscribe", "pubsub", /* server/clusterpub.h */
+    "range.map", "space.info", "space.list", /* the map, and what this node's replicas hold */
 };
+
+/* Changes of the cluster's map. */
+static const char *const asked[] = {"range.merge", "range.split", "space.set"};
 
 /* Commands with keys that are about more than their keys' values. */
 static const char *const not_relayed[] = {
@@ -38,6 +43,8 @@ static bool is_among(const char *name, const char *const *names, size_t n)
 enum clusterrule clusterrules_of(const struct command *c)
 {
     if (wide_has(c)) return CLUSTERRULE_WIDE;
+    if (c->class == CLASS_SPACE) return CLUSTERRULE_RELAYED;
+    if (IS_AMONG(c->name, asked)) return CLUSTERRULE_ASKED;
     if (c->class != CLASS_KEYED) return IS_AMONG(c->name, answered_here) ? CLUSTERRULE_HERE : CLUSTERRULE_REFUSED;
     if (c->flags & CMD_BLOCKING || IS_AMONG(c->name, not_relayed)) return CLUSTERRULE_REFUSED;
     return c->needs_all ? CLUSTERRULE_NARROW : CLUSTERRULE_RELAYED;
@@ -75,12 +82,24 @@ static void cmd_narrow(struct exec *x)
     else live_row(x->cmd)->fn(x);
 }
 
+static void cmd_asked(struct exec *x)
+{
+    const char *name = x->cmd->name;
+    enum metahost_question asks = strcmp(name, "space.set") == 0 ? METAHOST_SPACE : strcmp(name, "range.split") == 0 ? METAHOST_SPLIT : METAHOST_MERGE;
+    clusterquestion_ask(x, asks, 1, clusterquestion_word);
+}
+
 static struct command row_of(const struct command *live)
 {
     struct command row = *live;
     switch (clusterrules_of(live)) {
     case CLUSTERRULE_RELAYED:
     case CLUSTERRULE_HERE: break;
+    case CLUSTERRULE_ASKED:
+        row.fn = cmd_asked;
+        row.class = CLASS_LOCAL;
+        row.flags = CMD_ADMIN | CMD_NO_MULTI;
+        break;
     case CLUSTERRULE_NARROW:
         CHECK(live_row(live)->fn == live->fn);
         row.fn = cmd_narrow;

@@ -111,7 +111,7 @@ static bool is_empty(const struct rangequery *q) { return q->end.n && slice_cmp(
 static bool add_piece(void *ctx, const struct space_piece *p)
 {
     struct laying_out *l = ctx;
-    uint32_t first = p->hashed ? 0 : p->shard, n = p->hashed ? l->x->route->shards : 1;
+    uint32_t first = p->hashed ? 0 : route_place(l->x->route, p->shard), n = p->hashed ? l->x->route->shards : 1;
     for (uint32_t i = 0; i < n; i++) l->unordered |= !topology_is_ordered(l->t, first + i, l->w->q->space);
     l->w->pieces = mem_resize(l->w->pieces, (l->w->n_pieces + 1) * sizeof *l->w->pieces);
     l->w->pieces[l->w->n_pieces++] = (struct rangequery_piece){p->start, p->end, first, n};
@@ -122,7 +122,7 @@ static void no_order(struct exec *x, struct slice space)
 {
     struct buf name = {0};
     spaces_text_key(&name, space);
-    reply_errorf(&x->out, "ERR the key space %.*s is routed by hash and has no order: SPACE.SET it BUCKET or RANGE first", (int)name.len, name.p);
+    reply_errorf(&x->out, "ERR the key space %.*s has no order: SPACE.SET it BUCKET or RANGE first", (int)name.len, name.p);
     buf_fini(&name);
 }
 
@@ -133,7 +133,7 @@ static bool lay_out(struct exec *x, const struct topology *t, const struct range
     const struct space_map *m = route_map(x->route);
     struct space_info info = {0};
     if (m) spaces_info(m, q->space, &info);
-    if (!m || (info.mode == SPACE_HASH && !info.moving)) {
+    if (!m || !info.set || (info.mode == SPACE_HASH && !info.moving)) {
         no_order(x, q->space);
         return false;
     }

@@ -82,7 +82,7 @@ const char *relay_unfit(const struct command *cmd)
     if (cmd->flags & CMD_BLOCKING) return "waits";
     if (cmd->flags & CMD_AT_ONCE || cmd->each_inner) return "is part of a transaction";
     if (cmd->inner_at) return "runs another command";
-    return cmd->class == CLASS_KEYED ? NULL : "has no keys"; /* a group's own is CLASS_KEYED, too */
+    return cmd->class == CLASS_KEYED || cmd->class == CLASS_SPACE ? NULL : "has no keys"; /* a group's own is CLASS_KEYED, too */
 }
 
 size_t relay_args_bytes(const struct slice *argv, uint32_t argc)

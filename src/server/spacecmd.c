@@ -1,7 +1,9 @@
 /* SPACE.SET, SPACE.LIST, SPACE.INFO; RANGE.MAP, RANGE.SPLIT, RANGE.MERGE, RANGE.MOVE: what key spaces there are, how they are routed, and changing that. */
 #include "base/num.h"
+#include "cluster/node.h"
 #include "route/keyspace.h"
 #include "server/families.h"
+#include "server/front.h"
 #include "shard/engine.h"
 #include "shard/load.h"
 #include "shard/topology.h"
@@ -132,13 +134,25 @@ static void weigh(const struct store *s, struct slice space, struct slice start,
     }
 }
 
+/* In a cluster: who has the range. */
+static void add_replicas(struct exec *x, struct node *n, uint32_t group)
+{
+    uint64_t nodes[RAFTNODE_MEMBERS_MAX];
+    uint32_t count = node_replicas(n, group, nodes, RAFTNODE_MEMBERS_MAX);
+    add_int(&x->out, "leader", node_leader(n, group));
+    reply_bulk_str(&x->out, "replicas");
+    reply_array(&x->out, count);
+    for (uint32_t i = 0; i < count; i++) reply_int(&x->out, (int64_t)nodes[i]);
+}
+
 static void add_range(struct exec *x, struct slice space, const struct range_desc *d)
 {
+    struct node *node = conn_of(x)->front->server->node;
     struct reply *r = &x->out;
     uint64_t keys = 0, bytes = 0;
-    weigh(x->stores[d->shard], space, d->start, d->end, &keys, &bytes);
-    if (d->moving) weigh(x->stores[d->to_shard], space, d->start, d->end, &keys, &bytes);
-    reply_map(r, d->moving ? 11 : 9);
+    weigh(x->stores[route_place(x->route, d->shard)], space, d->start, d->end, &keys, &bytes);
+    if (d->moving) weigh(x->stores[route_place(x->route, d->to_shard)], space, d->start, d->end, &keys, &bytes);
+    reply_map(r, 9 + (d->moving ? 2 : 0) + (node ? 2 : 0));
     reply_bulk_str(r, "space");
     reply_bulk(r, space);
     add_int(r, "id", d->id);
@@ -149,6 +163,7 @@ static void add_range(struct exec *x, struct slice space, const struct range_des
     add_int(r, "keys", keys);
     add_int(r, "bytes", bytes);
     add_int(r, "ops", (uint64_t)loads_ops(engine_worker_of(x)->engine->loads, d->id));
+    if (node) add_replicas(x, node, d->shard);
     if (!d->moving) return;
     add_int(r, "to-shard", d->to_shard);
     add_bound(r, "boundary", d->boundary, "-");
@@ -230,7 +245,7 @@ static const struct command rows[] = {
     {.name = "space.info", .fn = space_info, .arity = 2, .class = CLASS_ALL, .flags = CMD_READONLY, .group = "space", .since = "7.2.0",
      .summary = "How a key space is routed, what it holds and, while it moves, how far that is.", .args = "space"},
     {.name = "range.map", .fn = range_map, .arity = -1, .class = CLASS_ALL, .flags = CMD_READONLY, .group = "range", .since = "7.2.0",
-     .summary = "The ranges of a key space, or of all: bounds, shard, generation, keys, bytes and accesses per second.", .args = "[space]"},
+     .summary = "The ranges of a key space, or of all: bounds, shard, generation, keys, bytes and accesses per second; in a cluster also who leads it and who has replicas.", .args = "[space]"},
     {.name = "range.split", .fn = range_split, .arity = 3, .class = CLASS_ALL, .flags = CMD_WRITE, .group = "range", .since = "7.2.0",
      .summary = "Cuts the range that holds a key in two, before that key; no data moves.", .args = "space key"},
     {.name = "range.merge", .fn = range_merge, .arity = 3, .class = CLASS_ALL, .flags = CMD_WRITE, .group = "range", .since = "7.2.0",

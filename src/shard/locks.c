@@ -8,21 +8,21 @@
 
 struct marking {
     bool *in;
-    uint32_t shards;
+    const struct route *route;
 };
 
 static bool mark_piece(void *ctx, const struct space_piece *p)
 {
     const struct marking *m = ctx;
-    if (p->hashed) memset(m->in, true, m->shards);
-    else m->in[p->shard] = true;
+    if (p->hashed) memset(m->in, true, m->route->shards);
+    else m->in[route_place(m->route, p->shard)] = true;
     return !p->hashed;
 }
 
 void locks_shards(const struct space_map *m, const struct route *route, struct slice space, struct slice start, struct slice end, bool *in)
 {
     memset(in, m == NULL, route->shards);
-    if (m) spaces_overlap(m, space, start, end, mark_piece, &(struct marking){in, route->shards});
+    if (m) spaces_overlap(m, space, start, end, mark_piece, &(struct marking){in, route});
 }
 
 /* ---- records */

@@ -4,7 +4,8 @@
  *
  * A grant's token is above those of all grants before it that overlap it, and no two grants have the same. Each shard has a counter; a grant takes the highest of its shards' counters plus one and sets them
  * all to that. Two grants that overlap have a key in common. If that key was in one and the same shard both times, the second one found its counter at the first one's number or above; if the key went to another
- * shard in between, locks_follow has raised the counter there. And no two are equal: a token ends with the number of its first shard, whose counter gave each number once. So unrelated parts of the line share nothing.
+ * shard in between, locks_follow has raised the counter there. And no two are equal: a token ends with the number of its first shard, whose counter gave each number once. So unrelated parts of the line share nothing. (In a cluster a group's counter alone says it: tokens of locks in
+ * different groups, which never overlap, may be equal.)
  *
  * Everything here is called with the tokens of the shards named. */
 #pragma once

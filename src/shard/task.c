@@ -60,7 +60,7 @@ static bool add_piece(void *ctx, const struct space_piece *p)
 {
     struct spreading *to = ctx;
     if (p->hashed) task_add_all_shards(to->t, to->r, to->e);
-    else task_add_shard(to->t, to->r, p->shard);
+    else task_add_shard(to->t, to->r, route_place(&to->e->route, p->shard));
     return !p->hashed;
 }
 
@@ -158,6 +158,25 @@ static __attribute__((noinline)) void find_other_shards(struct task *t, const st
 
 /* ---- in a cluster */
 
+static void join_group(uint32_t *group, uint32_t another) { *group = *group == SEATING_NO_GROUP || *group == another ? another : SEATING_MIXED; }
+
+static bool join_piece(void *ctx, const struct space_piece *p)
+{
+    join_group(ctx, p->hashed ? SEATING_MIXED : p->shard);
+    return !p->hashed;
+}
+
+/* The one group that a part of a key space is in. */
+static uint32_t find_extent_group(const struct space_map *m, const struct request *r, const struct slice *argv)
+{
+    struct slice space, start, end;
+    uint32_t group = SEATING_NO_GROUP;
+    if (!r->cmd->extent(argv, r->argc, &space, &start, &end)) return SEATING_NO_GROUP; /* it answers what is wrong */
+    if (!m) return SEATING_NO_MAP;
+    spaces_overlap(m, space, start, end, join_piece, &group);
+    return group;
+}
+
 /* The one group that all keys of a request are in, or that was named. */
 static __attribute__((noinline)) uint32_t find_group(const struct engine *e, const struct request *r, const struct slice *argv)
 {
@@ -165,6 +184,7 @@ static __attribute__((noinline)) uint32_t find_group(const struct engine *e, con
     const struct space_map *m = route_map(&e->route);
     uint32_t on_stack[KEYS_ON_STACK], *at = on_stack, group = SEATING_NO_GROUP;
     if (c->flags & CMD_OF_GROUP) return r->group;
+    if (c->class == CLASS_SPACE) return find_extent_group(m, r, argv);
     if (c->class != CLASS_KEYED || c->inner_at || (c->needs_all && c->needs_all(argv, r->argc))) return SEATING_NO_GROUP;
     int n = command_keys(c, argv, r->argc, at, KEYS_ON_STACK);
     if (n <= 0) return SEATING_NO_GROUP;
@@ -173,10 +193,7 @@ static __attribute__((noinline)) uint32_t find_group(const struct engine *e, con
         at = mem_alloc((size_t)n * sizeof *at);
         n = command_keys(c, argv, r->argc, at, n);
     }
-    for (int i = 0; i < n && group != SEATING_MIXED; i++) {
-        uint32_t of_key = spaces_shard(m, argv[at[i]], keyhash(argv[at[i]], e->route.seed));
-        group = i == 0 || group == of_key ? of_key : SEATING_MIXED;
-    }
+    for (int i = 0; i < n && group != SEATING_MIXED; i++) join_group(&group, spaces_shard(m, argv[at[i]], keyhash(argv[at[i]], e->route.seed)));
     if (at != on_stack) mem_free(at);
     return group;
 }

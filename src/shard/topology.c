@@ -33,11 +33,20 @@ struct ordering { /* of one shard, under its token */
     uint32_t n, cap;
 };
 
+struct followed { /* a map that waits for its turn */
+    struct followed *next;
+    struct space_map *map;
+};
+
 struct topology {
     struct engine *engine;
     struct space_map *empty;    /* what changes are made from before the first one */
     struct ordering *orderings; /* of each shard */
     struct task slice;          /* worker 0's */
+    struct task follow;         /* worker 0's, too: puts a map from elsewhere into force */
+    struct space_map *following; /* that map; the task's while it is away */
+    bool follows;               /* worker 0: the task is away */
+    struct followed *followed, **followed_end; /* worker 0: maps that wait */
     bool running;
     bool stalled;          /* the last slice could not go on: not before STALLED_US */
     int64_t slice_us;      /* that the last slice took */
@@ -85,12 +94,23 @@ bool topology_is_ordered(const struct topology *t, uint32_t shard, struct slice 
 
 /* ---- life */
 
+static struct space_map *take_followed(struct topology *t)
+{
+    struct followed *f = t->followed;
+    struct space_map *m = f->map;
+    t->followed = f->next;
+    if (!f->next) t->followed_end = &t->followed;
+    mem_free(f);
+    return m;
+}
+
 struct topology *topology_new(struct engine *e)
 {
     struct topology *t = mem_zalloc(sizeof *t);
     t->engine = e;
     t->orderings = mem_zalloc(e->route.shards * sizeof *t->orderings);
     t->empty = spaces_new(&e->route, SPACE_HASH, NULL, 0, 0);
+    t->followed_end = &t->followed;
     e->topology = t;
     return t;
 }
@@ -102,6 +122,9 @@ void topology_free(struct topology *t)
         mem_free(t->orderings[i].unordered);
     }
     mem_free(t->orderings);
+    spaces_unref(t->following);
+    while (t->followed) spaces_unref(take_followed(t));
+    task_fini(&t->follow);
     task_fini(&t->slice);
     t->engine->topology = NULL;
     spaces_unref(t->empty);
@@ -283,6 +306,68 @@ void topology_put(struct topology *t, struct worker *w, struct space_map *next)
     engine_set_map(t->engine, w, next);
     if (orders) order_small_stores(t);
     atomic_store(&t->busy, true);
+}
+
+/* ---- a map from elsewhere */
+
+static bool changes_order(const struct space_map *before, const struct space_map *next)
+{
+    for (uint32_t i = 0; i < next->n_spaces; i++) {
+        struct space_info info;
+        spaces_describe(next->spaces[i], &info);
+        if (space_is_ordered(before, info.name) != space_is_ordered(next, info.name)) return true;
+    }
+    return false;
+}
+
+/* All tokens are held: what is ordered from now on is known to be in disorder before anybody can ask. */
+static void follow_held(struct worker *w, struct task *task)
+{
+    struct topology *t = task->session;
+    note_orders(t, topology_map(t), t->following);
+    engine_set_map(t->engine, w, t->following);
+    t->following = NULL;
+    order_small_stores(t);
+    atomic_store(&t->busy, true);
+}
+
+static void follow_next(struct topology *t, struct worker *w);
+
+static void follow_came_home(struct worker *w, struct task *task)
+{
+    struct topology *t = task->session;
+    t->follows = false;
+    follow_next(t, w);
+}
+
+static bool follow_with_tokens(struct topology *t, struct worker *w, struct space_map *next)
+{
+    task_fini(&t->follow);
+    task_init_all(&t->follow, t->engine, follow_held);
+    t->follow.session = t;
+    t->follow.home = 0;
+    t->follow.finish = follow_came_home;
+    t->following = next;
+    return task_start(w, &t->follow);
+}
+
+/* Puts maps into force until one needs tokens that are not free: it goes on when they are. */
+static void follow_next(struct topology *t, struct worker *w)
+{
+    while (t->followed && !t->follows) {
+        struct space_map *next = take_followed(t);
+        if (!changes_order(topology_map(t), next)) engine_set_map(t->engine, w, next);
+        else t->follows = !follow_with_tokens(t, w, next);
+    }
+}
+
+void topology_follow(struct topology *t, struct worker *w, struct space_map *next)
+{
+    struct followed *f = mem_alloc(sizeof *f);
+    *f = (struct followed){.map = next};
+    *t->followed_end = f;
+    t->followed_end = &f->next;
+    follow_next(t, w);
 }
 
 /* The first shard whose key indexes are not what the map wants. */

@@ -43,6 +43,11 @@ uint64_t topology_new_id(struct topology *t); /* never given before, on this dat
 /* Puts a map into force that was made from topology_map, and its records into the stores. Takes it. w as in engine_set_map. */
 void topology_put(struct topology *t, struct worker *w, struct space_map *next);
 
+/* ---- a node of a cluster: its map comes from elsewhere, and names groups */
+
+/* The map comes into force, after those before it; and stores put in order what it has ordered. Worker 0. Takes it. */
+void topology_follow(struct topology *t, struct worker *w, struct space_map *next);
+
 /* With this shard's token: all its keys of the space are in its key index. False: the space is not ordered, or not yet. */
 bool topology_is_ordered(const struct topology *t, uint32_t shard, struct slice space);
 

@@ -545,8 +545,8 @@ static inline void metahostrig_answered(void *ctx, int rc, struct slice text)
     buf_add_byte(&a->text, 0);
 }
 
-/* Asks and waits. Words are separated by spaces; "-" is an empty one. */
-static inline int metahostrig_ask(struct metahostrig *r, uint64_t node, enum metahost_question q, const char *words, struct metahostrig_answer *a)
+/* Words are separated by spaces; "-" is an empty one. */
+static inline void metahostrig_begin(struct metahostrig *r, uint64_t node, enum metahost_question q, const char *words, struct metahostrig_answer *a)
 {
     struct slice argv[8];
     uint32_t argc = 0;
@@ -557,6 +557,12 @@ static inline int metahostrig_ask(struct metahostrig *r, uint64_t node, enum met
     }
     a->n = 0;
     metahost_ask(r->nodes[node].host, q, argv, argc, 5000, metahostrig_answered, a);
+}
+
+/* Asks and waits. */
+static inline int metahostrig_ask(struct metahostrig *r, uint64_t node, enum metahost_question q, const char *words, struct metahostrig_answer *a)
+{
+    metahostrig_begin(r, node, q, words, a);
     for (uint32_t i = 0; i < 300 && !a->n; i++) metahostrig_step(r);
     CHECK(a->n == 1);
     return a->rc;

@@ -10,7 +10,7 @@
 #include "server/clusterrules.h"
 #include "server/server.h"
 
-static const char *const rule_words[] = {"relayed", "narrow", "wide", "here", "refused"};
+static const char *const rule_words[] = {"relayed", "narrow", "wide", "here", "asked", "refused"};
 
 static enum clusterrule rule(const char *name)
 {
@@ -34,12 +34,13 @@ static void every_command_has_one_rule_and_its_row_keeps_it(void **state)
         enum clusterrule r = clusterrules_of(a);
         assert_string_equal(a->name, b->name);
         n[r]++;
-        bool keyed = a->class == CLASS_KEYED;
-        if (r == CLUSTERRULE_RELAYED || r == CLUSTERRULE_NARROW) assert_true(keyed && b->class == CLASS_KEYED && !(b->flags & CMD_BLOCKING));
+        bool placed = a->class == CLASS_KEYED || a->class == CLASS_SPACE;
+        if (r == CLUSTERRULE_RELAYED || r == CLUSTERRULE_NARROW) assert_true(placed && b->class == a->class && !(b->flags & CMD_BLOCKING));
         if (r == CLUSTERRULE_RELAYED) assert_true(b->fn == a->fn && !b->needs_all);
         if (r == CLUSTERRULE_NARROW) assert_true(b->fn != a->fn && b->needs_all);
         if (r == CLUSTERRULE_WIDE) assert_true(b->class == CLASS_LOCAL && b->fn != a->fn && b->flags & CMD_NO_MULTI);
-        if (r == CLUSTERRULE_HERE && (a->flags & CMD_WRITE || a->class == CLASS_ALL || a->class == CLASS_SPACE)) fail_msg("%s would change or hold shards", a->name);
+        if (r == CLUSTERRULE_HERE && (a->flags & CMD_WRITE || a->class == CLASS_SPACE)) fail_msg("%s would change shards", a->name);
+        if (r == CLUSTERRULE_ASKED) assert_true(b->class == CLASS_LOCAL && b->fn != a->fn && b->flags & CMD_NO_MULTI);
         if (r == CLUSTERRULE_REFUSED && (b->class != CLASS_LOCAL || b->fn == a->fn || b->flags & CMD_WRITE || b->keys || b->first_key)) fail_msg("%s is refused, but its row is not", a->name);
     }
     for (int r = 0; r <= CLUSTERRULE_REFUSED; r++) {
@@ -56,11 +57,12 @@ static void classes_of_commands_have_the_rules_that_the_documentation_says(void 
         enum clusterrule rule;
         const char *names[32];
     } expected[] = {
-        {CLUSTERRULE_RELAYED, {"get", "set", "mset", "del", "incr", "lpush", "hset", "zadd", "sadd", "pfadd", "setbit", "rename", "copy", "restore", "expire", "object", "zunionstore", "move"}},
+        {CLUSTERRULE_RELAYED, {"get", "set", "mset", "del", "incr", "lpush", "hset", "zadd", "sadd", "pfadd", "setbit", "rename", "copy", "restore", "expire", "object", "zunionstore", "move", "range.get", "range.count", "range.del", "range.lock", "range.locks", "bucket.get"}},
+        {CLUSTERRULE_ASKED, {"space.set", "range.split", "range.merge"}},
         {CLUSTERRULE_NARROW, {"sort", "sort_ro", "memory"}},
         {CLUSTERRULE_WIDE, {"dbsize", "keys", "randomkey", "scan", "flushdb", "flushall", "swapdb"}},
-        {CLUSTERRULE_HERE, {"ping", "select", "info", "cluster", "config", "client", "hello", "command", "shutdown", "stats.shards", "health", "publish", "spublish", "subscribe", "psubscribe", "ssubscribe", "unsubscribe", "pubsub"}},
-        {CLUSTERRULE_REFUSED, {"multi", "exec", "discard", "watch", "unwatch", "blpop", "bzpopmin", "blmove", "wait", "space.set", "space.list", "range.get", "range.exec", "range.map", "bucket.get",
+        {CLUSTERRULE_HERE, {"ping", "select", "info", "cluster", "config", "client", "hello", "command", "shutdown", "stats.shards", "health", "space.list", "space.info", "range.map", "publish", "spublish", "subscribe", "psubscribe", "ssubscribe", "unsubscribe", "pubsub"}},
+        {CLUSTERRULE_REFUSED, {"multi", "exec", "discard", "watch", "unwatch", "blpop", "bzpopmin", "blmove", "wait", "range.exec", "range.move", "range.explain",
                                "snapshot.publish", "snapshot.export", "save", "bgsave", "bgrewriteaof", "debug"}},
     };
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
@@ -91,7 +93,7 @@ static void what_is_refused_says_so_by_its_name(void **state)
     struct command_table *t = clusterrules_commands();
     CALL(t, "-ERR BLPOP is not available in a cluster\r\n", "blpop", "k", "0");
     CALL(t, "-ERR MULTI is not available in a cluster\r\n", "multi");
-    CALL(t, "-ERR SPACE.SET is not available in a cluster\r\n", "space.set", "a", "range");
+    CALL(t, "-ERR RANGE.MOVE is not available in a cluster\r\n", "range.move", "a", "a/b", "3");
     CALL(t, "-ERR SORT over all keys is not available in a cluster\r\n", "sort", "k", "by", "w_*");
     CALL(t, "-ERR MEMORY over all keys is not available in a cluster\r\n", "memory", "stats");
     command_table_free(t);

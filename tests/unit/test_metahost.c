@@ -360,6 +360,21 @@ static void questions_are_answered_with_a_result_or_a_sentence(void **state)
         {METAHOST_MOVE, "77 1 2", -ENOENT, "there is no group 77"},
         {METAHOST_MOVE, "3 1 9", -EINVAL, "node 9 is not known"},
         {METAHOST_MOVE, "3 1 2", -ESTALE, "node 2 is a member of group 3 already"},
+        {METAHOST_SPACE, "users SIDEWAYS", -EINVAL, "the mode of a key space is HASH, BUCKET or RANGE"},
+        {METAHOST_SPACE, "users HASH", -EINVAL, "in a cluster a key space is BUCKET or RANGE"},
+        {METAHOST_SPLIT, "users users/m", -EINVAL, "the key space has no ranges: SPACE.SET it RANGE first"},
+        {METAHOST_MERGE, "users users/m", -EINVAL, "the key space has no ranges: SPACE.SET it RANGE first"},
+        {METAHOST_SPACE, "users RANGE", 0, ""},
+        {METAHOST_SPACE, "users range", 0, ""},
+        {METAHOST_SPLIT, "users other/m", -EINVAL, "\"other/m\" is no key of space \"users\": the space of a key is what stands before its last '/', here \"other\""},
+        {METAHOST_SPLIT, "users users/m", 0, ""},
+        {METAHOST_SPLIT, "users users/m", -EINVAL, "the cut is not inside the range"},
+        {METAHOST_SPACE, "users BUCKET", -EINVAL, "the key space has several ranges: RANGE.MERGE them first"},
+        {METAHOST_MERGE, "users users/n", -EINVAL, "no range begins at that key"},
+        {METAHOST_MERGE, "users users/m", 0, ""},
+        {METAHOST_SPACE, "users BUCKET", 0, ""},
+        {METAHOST_SPACE, "carts/17 BUCKET", 0, ""},
+        {METAHOST_SPACE, "carts/18 RANGE", 0, ""},
         {METAHOST_LEAD, "77 2", -ENOENT, "there is no group 77"},
         {METAHOST_LEAD, "3 9", -EINVAL, "node 9 does not vote in group 3"},
         {METAHOST_JOIN, "0 h:1 h:2 n -", -EINVAL, "the instance of a node is not 0"},
@@ -380,6 +395,30 @@ static void questions_are_answered_with_a_result_or_a_sentence(void **state)
     assert_non_null(strstr(a.text.p, "myself,master"));
     buf_fini(&a.text);
     metahostrig_free(r);
+}
+
+/* Whoever was asked plans a change of the map and then has it done. If it is lost in between, the cluster finishes. */
+static void what_a_lost_node_had_planned_for_a_key_space_is_done(void **state)
+{
+    uint32_t planned = 0;
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        struct metahostrig_answer a = {0};
+        struct metahostrig *r = metahostrig_new(3, 4, seed);
+        run_to_rest(r, 60);
+        uint64_t asked = r->groups[META_MAP_GROUP].leader % 3 + 1;
+        metahostrig_begin(r, asked, METAHOST_SPACE, "users RANGE", &a);
+        for (uint32_t i = 0; i < 2000 && groups_of(r, asked % 3 + 1)->n_ops == 0 && groups_of(r, asked % 3 + 1)->n_ended == 0; i++) metahostrig_step(r);
+        planned += groups_of(r, asked % 3 + 1)->n_ops;
+        metahostrig_crash(r, asked);
+        metahostrig_run(r, 20000);
+        const struct metagroups *g = groups_of(r, asked % 3 + 1);
+        struct space_info info;
+        spaces_info(g->map, SLICE("users"), &info);
+        assert_true(g->n_ops == 0 && info.set && info.mode == SPACE_RANGE && info.n_ranges == 1);
+        buf_fini(&a.text);
+        metahostrig_free(r);
+    }
+    assert_true(planned > 0);
 }
 
 static void a_replica_and_a_leadership_are_moved_by_word(void **state)
@@ -581,6 +620,7 @@ int main(void)
         cmocka_unit_test(a_short_silence_moves_nothing),
         cmocka_unit_test(a_process_that_stood_still_takes_nobody_for_dead),
         cmocka_unit_test(questions_are_answered_with_a_result_or_a_sentence),
+        cmocka_unit_test(what_a_lost_node_had_planned_for_a_key_space_is_done),
         cmocka_unit_test(a_replica_and_a_leadership_are_moved_by_word),
         cmocka_unit_test(a_proposal_survives_changes_of_leaders_and_is_applied_once),
         cmocka_unit_test(a_question_that_nobody_can_decide_times_out),

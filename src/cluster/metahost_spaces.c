@@ -1,0 +1,138 @@
+/* Key spaces: their modes, and where their ranges are cut. What is done here lets every key stay in its group, so the map alone changes, in two entries of group 1: one plans it, the next has it done. Whoever was asked
+ * proposes both; if it is lost in between, the leader of group 1 finishes. */
+#include <inttypes.h>
+
+#include "cluster/metahost_own.h"
+
+/* ---- what stays where it is */
+
+struct staying {
+    uint32_t group;
+    bool stays;
+};
+
+static bool visit_piece(void *ctx, const struct space_piece *p)
+{
+    struct staying *s = ctx;
+    s->stays &= !p->hashed && p->shard == s->group;
+    return s->stays;
+}
+
+/* Every key that the space has, or could have, is in this group. */
+static bool is_in_group(const struct space_map *m, struct slice space, uint32_t group)
+{
+    struct staying s = {group, true};
+    spaces_overlap(m, space, slice_of(NULL, 0), slice_of(NULL, 0), visit_piece, &s);
+    return s.stays;
+}
+
+static bool moves_nothing(const struct space_map *m, const struct metaops_plan *p)
+{
+    switch (p->kind) {
+    case METAOPS_SPLIT: return !p->new_group;
+    case METAOPS_MERGE: return p->group == p->other;
+    case METAOPS_CHANGE_MODE: return p->mode != SPACE_HASH && p->n_ranges == 1 && is_in_group(m, p->space, p->ranges[0].group);
+    default: return false;
+    }
+}
+
+/* ---- plans */
+
+static bool take_first(void *ctx, const struct space_piece *p)
+{
+    *(uint32_t *)ctx = p->shard;
+    return false;
+}
+
+/* The group that a space's keys are in, if that is one. */
+static uint32_t home_of(const struct space_map *m, struct slice space)
+{
+    uint32_t group = 0;
+    spaces_overlap(m, space, slice_of(NULL, 0), slice_of(NULL, 0), take_first, &group);
+    return group;
+}
+
+static const char *plan_mode(const struct space_map *m, struct slice space, struct slice word, struct metaops_plan *p, struct metaops_range *range)
+{
+    struct space_info info;
+    if (!space_mode_parse(word, &p->mode)) return "the mode of a key space is HASH, BUCKET or RANGE";
+    if (space.n > SPACES_NAME_MAX) return "the name of the key space is too long";
+    spaces_info(m, space, &info);
+    *range = (struct metaops_range){.group = home_of(m, space)};
+    p->kind = METAOPS_CHANGE_MODE;
+    p->space = space;
+    p->generation = info.set ? info.generation : 0;
+    p->ranges = range;
+    p->n_ranges = 1;
+    if (p->mode == SPACE_HASH) return "in a cluster a key space is BUCKET or RANGE";
+    if (!is_in_group(m, space, range->group)) return "the ranges of the key space are in several groups";
+    if (p->mode == SPACE_BUCKET && info.n_ranges > 1) return "the key space has several ranges: RANGE.MERGE them first";
+    return NULL;
+}
+
+static const char *plan_split(const struct space_map *m, struct slice space, struct slice key, struct metaops_plan *p)
+{
+    const struct range_desc *d = spaces_range_of(m, space, key);
+    if (!d) return "the key space has no ranges: SPACE.SET it RANGE first";
+    *p = (struct metaops_plan){.kind = METAOPS_SPLIT, .group = d->shard, .range = d->id, .generation = d->generation, .space = space, .key = key};
+    return NULL;
+}
+
+static const struct range_desc *range_before(const struct space_map *m, struct slice space, const struct range_desc *upper)
+{
+    const struct space *s = spaces_find(m, space);
+    struct space_info info;
+    spaces_describe(s, &info);
+    for (uint32_t i = 0; i < info.n_ranges; i++) {
+        const struct range_desc *d = spaces_range(s, false, i);
+        if (d->end.n && slice_eq(d->end, upper->start)) return d;
+    }
+    return NULL;
+}
+
+static const char *plan_merge(const struct space_map *m, struct slice space, struct slice key, struct metaops_plan *p)
+{
+    const struct range_desc *upper = spaces_range_of(m, space, key);
+    if (!upper) return "the key space has no ranges: SPACE.SET it RANGE first";
+    const struct range_desc *lower = slice_eq(upper->start, key) ? range_before(m, space, upper) : NULL;
+    if (!lower) return "no range begins at that key";
+    if (lower->shard != upper->shard) return "the two ranges are in different groups";
+    *p = (struct metaops_plan){.kind = METAOPS_MERGE, .group = lower->shard, .other = upper->shard, .range = lower->id, .generation = lower->generation, .range2 = upper->id, .generation2 = upper->generation,
+                               .space = space};
+    return NULL;
+}
+
+const char *metahost_spaces_plan(const struct metahost *h, enum metahost_question q, const struct slice *argv, struct metaops_plan *p, struct metaops_range *range, bool *is_so)
+{
+    const struct space_map *m = h->groups->map;
+    struct space_info info;
+    *p = (struct metaops_plan){0};
+    *is_so = false;
+    if (q == METAHOST_SPLIT) return plan_split(m, argv[0], argv[1], p);
+    if (q == METAHOST_MERGE) return plan_merge(m, argv[0], argv[1], p);
+    const char *flaw = plan_mode(m, argv[0], argv[1], p, range);
+    spaces_info(m, argv[0], &info);
+    *is_so = !flaw && info.set && info.mode == p->mode;
+    return flaw;
+}
+
+/* ---- the second entry */
+
+void metahost_spaces_finish(struct metahost *h, uint64_t op, uint32_t timeout_ms, metahost_ask_done *done, void *ctx)
+{
+    struct metacode_entry e = {.kind = METACODE_OP_STEP};
+    e.step.op = op;
+    e.step.from = METAOPS_PLANNED;
+    e.step.to = METAOPS_DONE;
+    metahost_ask_propose(h, &e, METAHOST_ASK_OP, op, timeout_ms, done, ctx);
+}
+
+void metahost_spaces_sweep(struct metahost *h)
+{
+    for (uint32_t i = 0; i < h->groups->n_ops; i++) {
+        const struct metaops_op *op = h->groups->ops[i];
+        bool looked_after = op->driver != h->me && metahost_alive(h, op->driver);
+        if (op->step != METAOPS_PLANNED || looked_after || !moves_nothing(h->groups->map, &op->plan) || metahost_ask_open(h, META_MAP_GROUP, METAHOST_ASK_OP, op->id)) continue;
+        metahost_spaces_finish(h, op->id, METAHOST_GIVE_UP_MS, NULL, NULL);
+    }
+}
