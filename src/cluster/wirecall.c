@@ -210,7 +210,7 @@ int wirecall_get_answer(struct slice message, struct wirecall_answer *a)
     struct wirefield r = {message, false};
     a->id = wirefield_u64(&r);
     wirefield_expect(&r, wirefield_u32(&r) == 0);
-    a->status = wirefield_choice(&r, WIRECALL_NO_GROUP + 1);
+    a->status = wirefield_choice(&r, WIRECALL_TURN + 1);
     a->leader = wirefield_u64(&r);
     a->reply = r.rest;
     return r.bad ? -EBADMSG : 0;

@@ -15,6 +15,9 @@ enum wirecall_status {
     WIRECALL_NOT_LEADER = 3, /* nothing happened; leader says whom to ask, or 0 */
     WIRECALL_UNCERTAIN = 4,  /* may have happened */
     WIRECALL_NO_GROUP = 5,   /* nothing happened: the group is not here */
+    /* Of a command that waits, before its answer. Since version 2. */
+    WIRECALL_WAITS = 6,      /* nothing happened yet; reply holds its time-out */
+    WIRECALL_TURN = 7,       /* nothing happened yet: the asker is to say whether it shall */
 };
 
 struct wirecall_request {

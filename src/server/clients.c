@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "server/front.h"
+#include "server/relay.h"
 #include "server/pause.h"
 #include "server/subscribe.h"
 
@@ -130,7 +131,7 @@ __attribute__((no_sanitize("thread"))) static struct glance glance_at(const stru
     g.watch = (int)SEE(c->watches.n);
     g.db = SEE(c->db);
     g.resp = SEE(c->resp);
-    g.blocked = SEE(c->waiter) != NULL || SEE(c->paused);
+    g.blocked = SEE(c->waiter) != NULL || atomic_load_explicit(&c->waits, memory_order_relaxed) || SEE(c->paused);
     g.closing = SEE(c->closing);
     g.close_after_reply = SEE(c->close_after_reply);
     g.no_evict = SEE(c->no_evict);
@@ -429,27 +430,30 @@ struct unblock_mail {
     struct mail mail;
     uint64_t id;
     bool with_error;
+    bool claimed; /* nobody else can end the wait; else, in a cluster, it may have ended */
 };
 
 static void unblock_here(struct worker *w, struct mail *m)
 {
     const struct unblock_mail *u = (struct unblock_mail *)m;
     struct conn *c = find(front_of(w), u->id);
-    CHECK(c && c->waiter); /* a connection whose wait is claimed does not go away */
-    conn_unblock(c, u->with_error);
+    CHECK(!u->claimed || (c && c->waiter)); /* a connection whose wait is claimed does not go away */
+    if (u->claimed) conn_unblock(c, u->with_error);
+    else if (c && c->wait) relay_wait_unblock(c, u->with_error);
     mem_free(m);
 }
 
-/* The front on which this client waited for a key until now, claimed for us; or NULL. */
-static struct front *claim_wait(const struct server *s, uint64_t id)
+/* The front on which this client waited for a key until now, claimed for us (in a cluster it waits on some node, and cannot be); or NULL. */
+static struct front *claim_wait(const struct server *s, uint64_t id, bool *claimed)
 {
     for (uint32_t i = 0; i < s->engine->n_workers; i++) {
         struct front *f = s->fronts[i];
         pthread_mutex_lock(&f->lock);
         const struct conn *c = find(f, id);
-        bool claimed = c && c->waiter && wait_claim(c->waiter);
+        *claimed = c && c->waiter && wait_claim(c->waiter);
+        bool waits = *claimed || (c && atomic_load(&c->waits));
         pthread_mutex_unlock(&f->lock);
-        if (claimed) return f;
+        if (waits) return f;
         if (c) return NULL;
     }
     return NULL;
@@ -464,10 +468,11 @@ static void client_unblock(struct exec *x)
         return;
     }
     if (!exec_arg_i64(x, x->argv[2], &id)) return;
-    struct front *f = claim_wait(server_of(x), (uint64_t)id);
+    bool claimed = false;
+    struct front *f = claim_wait(server_of(x), (uint64_t)id, &claimed);
     if (f) {
         struct unblock_mail *u = mem_alloc(sizeof *u);
-        *u = (struct unblock_mail){.mail = {.to_worker = unblock_here}, .id = (uint64_t)id, .with_error = with_error};
+        *u = (struct unblock_mail){.mail = {.to_worker = unblock_here}, .id = (uint64_t)id, .with_error = with_error, .claimed = claimed};
         engine_send(server_of(x)->engine, f->worker.id, &u->mail);
     }
     reply_int(&x->out, f != NULL);

@@ -16,7 +16,7 @@ static const char *const answered_here[] = {
     "auth", "client", "echo", "hello", "ping", "quit", "reset", "select",                   /* the connection */
     "cluster", "readonly", "readwrite",                                                     /* the cluster */
     "command", "config", "health", "info", "latency", "lolwut", "module", "role", "shutdown", "slowlog", "time", /* this node */
-    "stats.hotkeys", "stats.latency", "stats.memory", "stats.shards", "pfselftest",
+    "stats.hotkeys", "stats.latency", "stats.memory", "stats.shards", "pfselftest", "wait",
     "publish", "spublish", "subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe", "sunsubscribe", "pubsub", /* server/clusterpub.h */
     "range.map", "space.info", "space.list", /* the map, and what this node's replicas hold */
 };
@@ -46,7 +46,8 @@ enum clusterrule clusterrules_of(const struct command *c)
     if (c->class == CLASS_SPACE) return CLUSTERRULE_RELAYED;
     if (IS_AMONG(c->name, asked)) return CLUSTERRULE_ASKED;
     if (c->class != CLASS_KEYED) return IS_AMONG(c->name, answered_here) ? CLUSTERRULE_HERE : CLUSTERRULE_REFUSED;
-    if (c->flags & CMD_BLOCKING || IS_AMONG(c->name, not_relayed)) return CLUSTERRULE_REFUSED;
+    if (IS_AMONG(c->name, not_relayed)) return CLUSTERRULE_REFUSED;
+    if (c->flags & CMD_BLOCKING) return CLUSTERRULE_WAITS;
     return c->needs_all ? CLUSTERRULE_NARROW : CLUSTERRULE_RELAYED;
 }
 
@@ -94,6 +95,7 @@ static struct command row_of(const struct command *live)
     struct command row = *live;
     switch (clusterrules_of(live)) {
     case CLUSTERRULE_RELAYED:
+    case CLUSTERRULE_WAITS:
     case CLUSTERRULE_HERE: break;
     case CLUSTERRULE_ASKED:
         row.fn = cmd_asked;

@@ -5,10 +5,11 @@
 enum clusterrule {
     CLUSTERRULE_RELAYED, /* has keys, or a part of a key space: runs on the node that leads their group (server/relay.h) */
     CLUSTERRULE_NARROW,  /* likewise, except for calls that would need all shards (struct command, needs_all): they are refused */
+    CLUSTERRULE_WAITS,   /* has keys, and waits on that node (server/relay_wait.h) */
     CLUSTERRULE_WIDE,    /* is about all keys: asks every group (server/wide.h) */
     CLUSTERRULE_HERE,    /* is about the connection or about this node, which answers it by itself */
     CLUSTERRULE_ASKED,   /* changes the cluster's map: the raft thread sees to it */
-    CLUSTERRULE_REFUSED, /* "ERR BLPOP is not available in a cluster" */
+    CLUSTERRULE_REFUSED, /* "ERR SAVE is not available in a cluster" */
 };
 
 enum clusterrule clusterrules_of(const struct command *c);

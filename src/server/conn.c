@@ -136,6 +136,7 @@ void conn_close(struct conn *c)
     c->closing = true;
     if (c->stream.closed) return;
     if (unlikely(c->wave != NULL)) relay_forget(c);
+    if (unlikely(c->wait != NULL)) relay_wait_forget(c);
     if (c->away || c->ready) { /* its task comes home, or its turn comes, first */
         stream_read(f->loop, &c->stream, false);
         return;
@@ -318,6 +319,8 @@ void conn_data(struct conn *c, struct chunk *chunk, char *p, size_t n)
     if (ready) front_ready(f, c);
 }
 
+static bool is_in_line(const struct conn *c) { return atomic_load_explicit(&c->waits, memory_order_relaxed); }
+
 /* Everything asked for is answered and sent: nothing keeps a connection that is to close. */
 static void close_if_done(struct conn *c)
 {
@@ -329,7 +332,7 @@ void conn_ended(struct conn *c, int error)
 {
     c->ended = true;
     /* A client that closed its side after a pipeline still gets its answers; one that waits for a key is gone. */
-    if (error < 0 || c->waiter) conn_close(c);
+    if (error < 0 || c->waiter || is_in_line(c)) conn_close(c);
     else close_if_done(c);
 }
 
@@ -489,13 +492,15 @@ static uint32_t admitted_run(struct conn *c, bool *wait)
     return i - t->pos;
 }
 
+static bool goes_alone(const struct conn *c, uint32_t request) { return wide_wants(c, request) || relay_wait_wants(c, request); }
+
 /* In a cluster: of n requests from pos on, how many go the way of the first: by relay, here, or alone. */
 static uint32_t one_way(const struct conn *c, uint32_t n)
 {
     uint32_t pos = c->batch->task.pos, i = 1;
-    if (wide_wants(c, pos)) return 1;
+    if (goes_alone(c, pos)) return 1;
     bool by_relay = relay_wants(c, pos);
-    while (i < n && relay_wants(c, pos + i) == by_relay && !wide_wants(c, pos + i)) i++;
+    while (i < n && relay_wants(c, pos + i) == by_relay && !goes_alone(c, pos + i)) i++;
     return i;
 }
 
@@ -504,6 +509,10 @@ static bool run_requests(struct conn *c, uint32_t end)
 {
     if (likely(!server_of(c)->relay)) return run_task(c, end);
     if (unlikely(wide_wants(c, c->batch->task.pos))) return wide_run(c);
+    if (unlikely(relay_wait_wants(c, c->batch->task.pos))) {
+        relay_wait_run(c);
+        return false;
+    }
     return relay_wants(c, c->batch->task.pos) ? relay_run(c, end) : run_task(c, end);
 }
 
@@ -594,9 +603,21 @@ static bool take_turns(struct conn *c)
     return true;
 }
 
+/* Its command waits on some node: what was answered before goes out, and so do messages. A batch does not wait along. */
+static void run_in_line(struct conn *c)
+{
+    if (c->batch && !c->protocol_error && is_used_up(c)) finish_batch(c);
+    if (!flush(c)) return;
+    if (c->ended) conn_close(c); /* nobody is there to be served */
+}
+
 void conn_run(struct conn *c)
 {
-    if (c->stream.closed || c->away) return;
+    if (c->stream.closed) return;
+    if (c->away) {
+        if (unlikely(is_in_line(c))) run_in_line(c);
+        return;
+    }
     if (c->closing) {
         conn_close(c);
         return;
@@ -636,16 +657,18 @@ void conn_release(struct conn *c)
     front_ready(c->front, c);
 }
 
-/* While it is away its replies are not ours to look at. */
+/* While it is away, and does not merely wait, its replies are not ours to look at. */
+static bool is_elsewhere(const struct conn *c) { return c->away && !is_in_line(c); }
+
 static size_t unsent_bytes(const struct conn *c)
 {
-    return stream_unsent(&c->stream) + c->pushes.len + (c->away ? 0 : c->out.len);
+    return stream_unsent(&c->stream) + c->pushes.len + (is_elsewhere(c) ? 0 : c->out.len);
 }
 
 void conn_push(struct conn *c, struct slice message)
 {
     if (c->closing || c->stream.closed) return;
-    if (c->away || c->held) {
+    if (is_elsewhere(c) || c->held) {
         buf_add_slice(&c->pushes, message);
     } else {
         loop_buffer(c->front->loop, &c->out);
@@ -689,11 +712,8 @@ static void answer_timeout(struct conn *c, const struct command *cmd)
 
 static const struct command *waiting_command(const struct conn *c) { return c->waiter->task.requests[0].cmd; }
 
-/* The wait is over without a key; cmd is NULL if the answer is an error. */
-static void answer_unserved(struct conn *c, const struct command *cmd)
+void conn_add_unserved(struct conn *c, const struct command *cmd)
 {
-    front_set_timer(c->front, c, 0);
-    loop_buffer(c->front->loop, &c->out);
     size_t from = c->out.len;
     if (cmd) {
         answer_timeout(c, cmd);
@@ -702,6 +722,15 @@ static void answer_unserved(struct conn *c, const struct command *cmd)
         reply_error(&r, "UNBLOCKED client unblocked via CLIENT UNBLOCK");
         stats_note_error(server_of(c), &c->front->worker, slice_of(c->out.p + from, c->out.len - from));
     }
+}
+
+/* The wait is over without a key; cmd is NULL if the answer is an error. */
+static void answer_unserved(struct conn *c, const struct command *cmd)
+{
+    front_set_timer(c->front, c, 0);
+    loop_buffer(c->front->loop, &c->out);
+    size_t from = c->out.len;
+    conn_add_unserved(c, cmd);
     settle_reply(c, NULL, from);
     front_ready(c->front, c);
 }
@@ -712,6 +741,7 @@ void conn_timeout(struct conn *c)
         conn_close(c);
         return;
     }
+    if (c->wait) relay_wait_timeout(c);
     if (!c->waiter) return;
     const struct command *cmd = waiting_command(c);
     if (cancel_wait(c)) answer_unserved(c, cmd);

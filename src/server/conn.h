@@ -14,6 +14,7 @@
 
 struct front;
 struct subscriptions;
+struct relay_wait;
 struct wave;
 struct export;
 
@@ -81,6 +82,8 @@ struct conn {
     struct multi multi;       /* T */
     struct watch_set watches; /* T */
     struct wave *wave;        /* server/relay.h; NULL: none */
+    struct relay_wait *wait;  /* likewise: the command that it is away for waits, or is about to */
+    atomic_bool waits;        /* in line on some node: its output is the front's meanwhile. Read by other threads */
     struct export *export;    /* T: server/exporter.h; NULL: none */
     struct waiter *waiter;    /* its command waits for a key; changes under the front's lock */
     int64_t deadline_ms;      /* in the front's timer heap */
@@ -111,6 +114,7 @@ void conn_errand_done(struct conn *c, struct slice answer); /* of the command th
 void conn_prepare_task(struct conn *c, uint32_t end);
 void conn_wave_over(struct conn *c); /* that it was away for: the answers are in its output */
 void conn_timeout(struct conn *c); /* its deadline has come */
+void conn_add_unserved(struct conn *c, const struct command *cmd); /* the answer to a command that waited in vain; NULL: to one that was unblocked with an error */
 /* CLIENT UNBLOCK: ends a wait that the caller has claimed (wait_claim), as by timeout or with an error. */
 void conn_unblock(struct conn *c, bool with_error);
 void conn_push(struct conn *c, struct slice message); /* out of band: after the reply in progress */

@@ -350,7 +350,7 @@ static bool stopped(struct front *f)
 {
     for (struct conn *c = f->conns, *next; c; c = next) {
         next = c->next;
-        if (conn_idle(c) || c->waiter || c->paused) conn_close(c);
+        if (conn_idle(c) || c->waiter || c->waits || c->paused) conn_close(c);
     }
     return f->n_unfreed == 0 && atomic_load(&f->server->connections) == 0;
 }

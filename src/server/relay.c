@@ -1,4 +1,4 @@
-#include "server/relay_parts.h"
+#include "server/relay_wait.h"
 
 #include <stddef.h>
 
@@ -43,6 +43,8 @@ void relay_free(struct relay *r)
         relay_call_fini(rf);
         relay_wave_fini(rf);
         relay_guest_fini(rf);
+        relay_wait_fini(rf);
+        relay_stay_fini(rf);
         for (uint32_t k = 0; k < rf->n_peers; k++) buf_fini(&rf->peers[k].frames);
         mem_free(rf->peers);
         mem_free(rf->argv);
@@ -114,6 +116,9 @@ void relay_listen(struct relay_front *rf)
     if (!atomic_load_explicit(&rf->listens, memory_order_relaxed)) atomic_store(&rf->listens, true);
 }
 
+/* Something is under way that time may end. */
+static bool is_busy(const struct relay_front *rf) { return rf->waves || rf->guests || rf->waits || rf->stays; }
+
 static void look(struct relay_front *rf)
 {
     int64_t now_ms = relay_now_ms();
@@ -121,7 +126,9 @@ static void look(struct relay_front *rf)
     rf->look_ms = INT64_MAX;
     relay_wave_time(rf, now_ms);
     relay_guest_time(rf, now_ms);
-    if (rf->waves || rf->guests) relay_look_at(rf, now_ms + LOOK_MS);
+    relay_stay_time(rf, now_ms);
+    relay_wait_time(rf, now_ms);
+    if (is_busy(rf)) relay_look_at(rf, now_ms + LOOK_MS);
 }
 
 static void send_frames(struct relay_front *rf)
@@ -143,9 +150,9 @@ void relay_turn(struct front *f)
     const struct relay_cluster *c = &rf->relay->cluster;
     if (rf->calls) relay_call_turn(rf);
     if (rf->look_ms != INT64_MAX) look(rf);
-    else if (rf->waves || rf->guests) relay_look_at(rf, relay_now_ms() + LOOK_MS);
+    else if (is_busy(rf)) relay_look_at(rf, relay_now_ms() + LOOK_MS);
     send_frames(rf);
-    if (!rf->waves && !rf->guests && atomic_load_explicit(&rf->listens, memory_order_relaxed)) atomic_store(&rf->listens, false);
+    if (!rf->waves && !rf->guests && !rf->n_held_stays && atomic_load_explicit(&rf->listens, memory_order_relaxed)) atomic_store(&rf->listens, false);
     if (!rf->hurry) return;
     rf->hurry = false;
     c->hurry(c->ctx);
@@ -170,6 +177,7 @@ static void told(struct worker *w, struct mail *m)
     atomic_store(&rf->told, false); /* before looking: what comes later tells again */
     relay_wave_news(rf);
     relay_guest_news(rf);
+    relay_stay_news(rf);
 }
 
 void relay_told(void *ctx)
@@ -230,6 +238,8 @@ static void peer_went(struct worker *w, struct mail *m)
     p->reached = false;
     p->ping = 0; /* its answer would tell of the time before */
     relay_wave_peer_down(rf, l->from);
+    relay_wait_peer_down(rf, l->from);
+    relay_stay_peer_down(rf, l->from);
     mem_free(l);
 }
 

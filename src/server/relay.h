@@ -12,6 +12,8 @@
  *   -TRYAGAIN      the leader lost its place between two commands of a pipeline, and the later one happened: this one did not, and cannot any more in its order
  * A read whose fate is unknown is simply asked again.
  *
+ * A command that waits goes alone, and waits on the node that leads its keys' group (server/relay_wait.h).
+ *
  * Guests are waves of other nodes: requests that came in a message, run here as one task or bounced, never sent on.
  *
  * Threads: each front has its own waves and guests; what comes from the raft thread is handed to them by mail. */
@@ -41,6 +43,12 @@ bool relay_wants(const struct conn *c, uint32_t request);
 bool relay_run(struct conn *c, uint32_t end);
 /* c closes while its wave is under way: the wave ends without it. */
 void relay_forget(struct conn *c);
+/* Likewise a request that waits, which goes alone: the one at pos. c is away (c->away, c->wait), and comes back by front_ready. It is in line on some node when c->waits. */
+bool relay_wait_wants(const struct conn *c, uint32_t request);
+void relay_wait_run(struct conn *c);
+void relay_wait_forget(struct conn *c);                   /* c closes */
+void relay_wait_timeout(struct conn *c);                  /* its deadline has come */
+void relay_wait_unblock(struct conn *c, bool with_error); /* CLIENT UNBLOCK; without effect if it is being served by now */
 void relay_turn(struct front *f);              /* at the end of each turn: sends what was gathered, hurries the seats */
 int relay_wait_ms(const struct front *f);      /* until the next retry or time-out; -1: none */
 

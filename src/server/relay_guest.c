@@ -1,6 +1,6 @@
 /* Guests: messages of other nodes. Their commands run as one task, in order, up to the first that bounces or until the answers are long enough; when all that ran have their outcome, one message answers for all.
  * Nothing is sent on from here. */
-#include "server/relay_parts.h"
+#include "server/relay_wait.h"
 
 #include <stddef.h>
 
@@ -213,7 +213,7 @@ static void add_command(struct guest *g, uint32_t group, const struct slice *arg
 static bool read_commands(struct guest *g)
 {
     if (wirecall_get_request(slice_of(g->letter->bytes, g->letter->n), &g->call, &g->argv, &g->argv_room) < 0) return false;
-    if (g->call.flags & RELAY_PING) return true;
+    if (g->call.flags & (RELAY_PING | RELAY_WAITS)) return true;
     struct relay_head h;
     uint32_t at = 0;
     while (at < g->call.argc) {
@@ -255,6 +255,12 @@ void relay_guest_begin(struct relay_front *rf, struct relay_letter *l)
     struct guest *g = guest_new(rf, l);
     if (!read_commands(g)) {
         guest_put(g); /* its asker's time-out says so */
+        return;
+    }
+    if (g->call.flags & RELAY_WAITS) {
+        g->letter = NULL;
+        relay_stay_message(rf, l, &g->call, g->argv);
+        guest_put(g);
         return;
     }
     STAT_ADD(rf->counts.guests, g->n);

@@ -1,5 +1,5 @@
 /* What the parts of the relay (server/relay.h) share: relay.c has its life and the threads' meeting points, relay_wave.c, relay_round.c and relay_message.c the waves of clients, relay_guest.c the requests of other nodes,
- * relay_call.c this node's own requests, relay_code.c the messages, relay_node.c the real cluster.
+ * relay_call.c this node's own requests, relay_wait.c and relay_stay.c commands that wait (server/relay_wait.h), relay_code.c the messages, relay_node.c the real cluster.
  *
  * Everything of a struct relay_front belongs to its front's thread, but for what is marked. */
 #pragma once
@@ -36,6 +36,8 @@ struct call;
 struct relay_message;
 struct wave;
 struct guest;
+struct relay_wait;
+struct stay;
 
 /* A node that something was sent to. Frames that are sent while it cannot be reached vanish without a word, so nothing goes there until it has answered a ping. */
 struct relay_peer {
@@ -67,6 +69,9 @@ struct relay_front {
     struct wave *waves, *spare_waves;
     struct call *calls, **last_call; /* that begin at the end of this turn */
     struct guest *guests, *spare_guests;
+    struct relay_wait *waits, **waits_by_id; /* of this front's clients: relay_wait.c */
+    struct stay *stays, **stays_by_id;       /* on this front: relay_stay.c */
+    uint32_t n_held_stays;                   /* of them, whose answer has a hold */
     struct slice *argv; /* scratch, for messages */
     uint32_t cap_argv;
     struct buf heads;
@@ -138,7 +143,16 @@ void relay_guest_fini(struct relay_front *rf);
 
 /* ---- relay_code.c */
 
-enum { RELAY_PING = 1, RELAY_NO_TOUCH = 2 }; /* flags of a request */
+enum { /* flags of a request */
+    RELAY_PING = 1,
+    RELAY_NO_TOUCH = 2,
+    /* relay_wait.h */
+    RELAY_WAIT = 16, /* one command, which waits */
+    RELAY_WAIT_GO = 32, /* of the one with this number; and no command, as a ping */
+    RELAY_WAIT_LEAVE = 64,
+    RELAY_WAIT_THERE = 128,
+    RELAY_WAITS = RELAY_WAIT | RELAY_WAIT_GO | RELAY_WAIT_LEAVE | RELAY_WAIT_THERE,
+};
 
 struct relay_head { /* of a command in a message */
     uint32_t argc, group;

@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "cluster/meta.h"
+#include "server/relay_wait.h"
 
 enum {
     SILENT_MS = 100,         /* a message of reads that has no answer for so long is given up when another node leads by now */
@@ -269,6 +270,8 @@ static void take_answer(struct relay_message *m, uint32_t i, enum wirecall_statu
         relay_round_struck(w, w->asked[i].group);
         w->bounced = true;
         break;
+    case WIRECALL_WAITS: /* never of a command in a wave: relay_code_answer takes none such */
+    case WIRECALL_TURN: return;
     }
     w->under_way--;
 }
@@ -298,6 +301,11 @@ void relay_wave_answered(struct relay_front *rf, uint64_t from, struct slice mes
         if (a.id != p->ping) return;
         p->reached = true;
         wake_waves(rf);
+        relay_wait_wake(rf);
+        return;
+    }
+    if (relay_wait_is(a.id)) {
+        relay_wait_answered(rf, from, &a);
         return;
     }
     struct relay_message *m = relay_message_find(rf, a.id, from);

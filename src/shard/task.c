@@ -829,16 +829,33 @@ void task_pump(struct worker *w)
     }
 }
 
+/* In a cluster: whether a waiter's command may still run in this seat. */
+static bool is_still_admitted(const struct worker *w, struct task *t, const struct shard *s)
+{
+    const struct engine *e = w->engine;
+    struct request *r = &t->requests[0];
+    uint64_t version = route_version(&e->route); /* before the map is looked at */
+    if (r->routed != version && find_group(e, r, t->args + r->first_arg) != r->group) return false;
+    r->routed = version;
+    return is_admitted(w, t, s);
+}
+
 bool task_attempt(struct worker *w, struct task *t, struct shard *s)
 {
-    t->pos = 0;
+    t->pos = t->n_holds = 0;
     enum thaw_state cold = thaw_may_need(t, s) ? thaw_prepare(w, t) : THAW_READY;
     if (unlikely(cold == THAW_AWAY)) {
         thaw_send(w, t);
         return false;
     }
-    if (unlikely(cold == THAW_UNREADABLE)) answer_unreadable(w, t);
-    else if (!run_request(w, t, s)) return false;
+    if (unlikely(cold == THAW_UNREADABLE)) {
+        answer_unreadable(w, t);
+    } else if (unlikely(w->engine->seating && !is_still_admitted(w, t, s))) {
+        bounce(t);
+        wait_served(w, t->waiter);
+    } else if (!run_request(w, t, s) && !t->waiter->turn) {
+        return false;
+    }
     t->pos = t->end = 1;
     go_home(w, t);
     return true;

@@ -40,7 +40,9 @@ struct task {
     struct mail mail;
     struct task *next_runnable;
     void (*finish)(struct worker *w, struct task *t); /* called on the home worker when done, unless it ended where it began */
-    void (*served)(struct worker *w, struct waiter *wt); /* handed to the waiter of a request that blocks (shard/wait.h) */
+    void (*served)(struct worker *w, struct waiter *wt); /* handed to the waiter of a request that blocks (shard/wait.h), and so are the next two */
+    void (*turn)(struct worker *w, struct waiter *wt);
+    void *owner;
     /* Instead of requests: called once, with the tokens of its shards held (task_init_all, task_init_some). Must not block. */
     void (*with_all)(struct worker *w, struct task *t);
     void *session;           /* handed to commands */
@@ -95,7 +97,7 @@ bool task_start(struct worker *w, struct task *t);
 void task_pump(struct worker *w);
 void task_schedule(struct worker *w, struct task *t); /* joins the runnable list */
 
-/* A waiter's one-shard command again, under that shard's token. True: it answered and is on its way home. */
+/* A waiter's one-shard command again, under that shard's token. True: it answered, or has a turn and found nothing, and is on its way home. */
 bool task_attempt(struct worker *w, struct task *t, struct shard *s);
 
 /* Runs one command whose tokens are held: for EXEC, which runs many. Sets up everything but x->session and x->out. */

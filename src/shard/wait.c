@@ -36,6 +36,8 @@ static struct waiter *waiter_new(struct task *t, const struct exec *x, const str
     wt->n = x->block.count;
     wt->timeout_ms = x->block.timeout_ms;
     wt->served = t->served;
+    wt->turn = t->turn;
+    wt->owner = t->owner;
     wt->task.waiter = wt;
     wt->task.finish = finish_attempt;
     wt->task.session = t->session;
@@ -48,9 +50,10 @@ static struct waiter *waiter_new(struct task *t, const struct exec *x, const str
     return wt;
 }
 
-static struct interests *interests_of(const struct engine *e, struct slice key, uint64_t hash)
+/* In a cluster all keys are in the seat whose token is held, and the map may be another one by now. */
+static struct interests *interests_of(const struct engine *e, const struct exec *x, struct slice key, uint64_t hash)
 {
-    return e->stores[route_key(&e->route, key, hash)]->interests;
+    return e->stores[e->seating ? x->shard : route_key(&e->route, key, hash)]->interests;
 }
 
 /* Leaves the waiter at each of its keys; where the keys have moved, at their new place instead of the old one. */
@@ -62,7 +65,7 @@ static void stand_in_line(struct worker *w, struct waiter *wt, const struct exec
         uint64_t hash = keyhash(key, w->engine->route.seed);
         if (in->key) interest_remove(interest_home(in), in);
         in->waiter = wt;
-        interest_add(interests_of(w->engine, key, hash), in, wt->task.db, key, hash);
+        interest_add(interests_of(w->engine, x, key, hash), in, wt->task.db, key, hash);
     }
 }
 
@@ -76,7 +79,7 @@ struct waiter *wait_again(struct worker *w, struct task *t, struct exec *x, stru
         }
         t->pos = t->held = 0;
         t->end = 1;
-        atomic_store(&wt->state, WAIT_WAITING);
+        if (!wt->turn) atomic_store(&wt->state, WAIT_WAITING);
         return wt;
     }
     wt = waiter_new(t, x, r);
@@ -105,6 +108,24 @@ static bool waits_for(const struct waiter *wt, enum type t)
     return t == TYPE_STREAM && strcmp(group, "stream") == 0;
 }
 
+static struct shard *shard_of(const struct worker *w, const struct waiter *wt)
+{
+    const struct request *r = &wt->task.requests[0];
+    return &w->engine->shards[r->kind == REQUEST_ONE ? r->shard : wt->task.shards[r->first_shard]];
+}
+
+static void take_turn(struct worker *w, struct mail *m)
+{
+    struct waiter *wt = (struct waiter *)m;
+    wt->turn(w, wt);
+}
+
+static void call_home(struct worker *w, struct waiter *wt)
+{
+    wt->task.mail.to_worker = take_turn;
+    engine_send(w->engine, wt->task.home, &wt->task.mail);
+}
+
 /* Tries to serve the first fitting waiter of a ready key. One that spans shards is tried by a task of its own, which calls the key ready
  * again when it has served; so does one that was served here: both ways the next in line gets its turn. While such a task is under way nobody
  * behind its waiter is served: it needs this shard too, so it will see what is there now. */
@@ -119,7 +140,8 @@ static void serve_key(struct worker *w, struct shard *s, enum type type, struct 
             continue; /* cancelled, not yet out of line */
         }
         wt->task.blocked = NULL;
-        if (wt->task.requests[0].kind == REQUEST_ONE) task_attempt(w, &wt->task, s);
+        if (wt->turn) call_home(w, wt);
+        else if (wt->task.requests[0].kind == REQUEST_ONE || w->engine->seating) task_attempt(w, &wt->task, s);
         else task_schedule(w, &wt->task);
         return;
     }
@@ -146,7 +168,7 @@ void wait_serve(struct worker *w, struct shard *s)
     task_enter(w, s); /* what made the key ready may have taken longer than the key lives */
     while (interest_next_ready(s->store->interests, &db, &key, &first)) {
         uint64_t hash = keyhash(key, w->engine->route.seed);
-        if (unlikely(route_key(&w->engine->route, key, hash) != s->id)) {
+        if (unlikely(!w->engine->seating && route_key(&w->engine->route, key, hash) != s->id)) {
             send_on(w, first);
             continue;
         }
@@ -155,30 +177,69 @@ void wait_serve(struct worker *w, struct shard *s)
     }
 }
 
+/* ---- turns */
+
+static bool try_now(struct worker *w, struct shard *s, struct mail *m)
+{
+    struct waiter *wt = (struct waiter *)m;
+    task_enter(w, s);
+    task_attempt(w, &wt->task, s);
+    if (interest_any_ready(s->store->interests)) wait_serve(w, s);
+    return true;
+}
+
+void wait_go(struct worker *w, struct waiter *wt)
+{
+    CHECK(wt->turn && atomic_load(&wt->state) == WAIT_ATTEMPT);
+    wt->task.mail.to_shard = try_now;
+    engine_post(w, shard_of(w, wt), &wt->task.mail);
+}
+
+/* What became ready meanwhile was left for it. */
+static bool rejoin(struct worker *w, struct shard *s, struct mail *m)
+{
+    struct waiter *wt = (struct waiter *)m;
+    for (uint32_t i = 0; i < wt->n; i++)
+        if (wt->interests[i].key) interest_ready(interest_home(&wt->interests[i]), &wt->interests[i]);
+    atomic_store(&wt->state, WAIT_WAITING);
+    wait_serve(w, s);
+    return true;
+}
+
+void wait_rejoin(struct worker *w, struct waiter *wt)
+{
+    CHECK(wt->turn && atomic_load(&wt->state) == WAIT_ATTEMPT);
+    wt->task.mail.to_shard = rejoin;
+    engine_post(w, shard_of(w, wt), &wt->task.mail);
+}
+
 /* ---- giving up */
 
+/* Whoever is behind it in line may be due: while it was claimed, nobody was served. */
 static bool clean_up(struct worker *w, struct shard *s, struct mail *m)
 {
     struct waiter *wt = (struct waiter *)m;
     const struct request *r = &wt->task.requests[0];
-    for (uint32_t i = 0; i < wt->n; i++)
-        if (wt->interests[i].key && interest_home(&wt->interests[i]) == s->store->interests)
-            interest_remove(s->store->interests, &wt->interests[i]);
+    for (uint32_t i = 0; i < wt->n; i++) {
+        if (!wt->interests[i].key || interest_home(&wt->interests[i]) != s->store->interests) continue;
+        interest_ready(s->store->interests, &wt->interests[i]);
+        interest_remove(s->store->interests, &wt->interests[i]);
+    }
     if (r->kind == REQUEST_ONE || ++wt->cleaned == r->n_shards) wait_free(wt);
     else engine_post(w, &w->engine->shards[wt->task.shards[r->first_shard + wt->cleaned]], &wt->task.mail);
+    if (interest_any_ready(s->store->interests)) wait_serve(w, s);
     return true;
 }
 
 static bool give_up(struct worker *w, struct waiter *wt, int from)
 {
     if (!atomic_compare_exchange_strong(&wt->state, &from, WAIT_CANCELLED)) return false;
-    const struct request *r = &wt->task.requests[0];
     if (wt->n == 0) { /* it waited for time alone */
         wait_free(wt);
         return true;
     }
     wt->task.mail.to_shard = clean_up;
-    engine_post(w, &w->engine->shards[r->kind == REQUEST_ONE ? r->shard : wt->task.shards[r->first_shard]], &wt->task.mail);
+    engine_post(w, shard_of(w, wt), &wt->task.mail);
     return true;
 }
 
@@ -194,6 +255,13 @@ void wait_cancel_claimed(struct worker *w, struct waiter *wt)
 {
     bool cancelled = give_up(w, wt, WAIT_ATTEMPT);
     CHECK(cancelled);
+}
+
+void wait_abandon(struct waiter *wt)
+{
+    for (uint32_t i = 0; i < wt->n; i++)
+        if (wt->interests[i].key) interest_remove(interest_home(&wt->interests[i]), &wt->interests[i]);
+    wait_free(wt);
 }
 
 void wait_free(struct waiter *wt)

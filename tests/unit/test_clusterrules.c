@@ -10,7 +10,7 @@
 #include "server/clusterrules.h"
 #include "server/server.h"
 
-static const char *const rule_words[] = {"relayed", "narrow", "wide", "here", "asked", "refused"};
+static const char *const rule_words[] = {"relayed", "narrow", "waits", "wide", "here", "asked", "refused"};
 
 static enum clusterrule rule(const char *name)
 {
@@ -61,8 +61,9 @@ static void classes_of_commands_have_the_rules_that_the_documentation_says(void 
         {CLUSTERRULE_ASKED, {"space.set", "range.split", "range.merge"}},
         {CLUSTERRULE_NARROW, {"sort", "sort_ro", "memory"}},
         {CLUSTERRULE_WIDE, {"dbsize", "keys", "randomkey", "scan", "flushdb", "flushall", "swapdb"}},
-        {CLUSTERRULE_HERE, {"ping", "select", "info", "cluster", "config", "client", "hello", "command", "shutdown", "stats.shards", "health", "space.list", "space.info", "range.map", "publish", "spublish", "subscribe", "psubscribe", "ssubscribe", "unsubscribe", "pubsub"}},
-        {CLUSTERRULE_REFUSED, {"multi", "exec", "discard", "watch", "unwatch", "blpop", "bzpopmin", "blmove", "wait", "range.exec", "range.move", "range.explain",
+        {CLUSTERRULE_WAITS, {"blpop", "brpop", "blmove", "brpoplpush", "blmpop", "bzpopmin", "bzpopmax", "bzmpop"}},
+        {CLUSTERRULE_HERE, {"ping", "select", "info", "cluster", "config", "client", "hello", "command", "shutdown", "stats.shards", "health", "wait", "space.list", "space.info", "range.map", "publish", "spublish", "subscribe", "psubscribe", "ssubscribe", "unsubscribe", "pubsub"}},
+        {CLUSTERRULE_REFUSED, {"multi", "exec", "discard", "watch", "unwatch", "range.exec", "range.move", "range.explain",
                                "snapshot.publish", "snapshot.export", "save", "bgsave", "bgrewriteaof", "debug"}},
     };
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
@@ -91,7 +92,7 @@ static void expect_call(const struct command *c, const char *const *words, uint3
 static void what_is_refused_says_so_by_its_name(void **state)
 {
     struct command_table *t = clusterrules_commands();
-    CALL(t, "-ERR BLPOP is not available in a cluster\r\n", "blpop", "k", "0");
+    CALL(t, "-ERR SAVE is not available in a cluster\r\n", "save");
     CALL(t, "-ERR MULTI is not available in a cluster\r\n", "multi");
     CALL(t, "-ERR RANGE.MOVE is not available in a cluster\r\n", "range.move", "a", "a/b", "3");
     CALL(t, "-ERR SORT over all keys is not available in a cluster\r\n", "sort", "k", "by", "w_*");

@@ -296,6 +296,135 @@ static void an_answer_may_come_home_before_the_task_that_asked(void **state)
     rig_free(r);
 }
 
+/* ---- turns: a waiter that is asked before something is taken for it */
+
+struct guest {
+    struct client *client;
+    unsigned turns, vain; /* times it was its turn, and attempts that found nothing */
+};
+
+static void on_turn(struct worker *w, struct waiter *wt)
+{
+    struct guest *g = wt->owner;
+    RIG_CHECK(w == g->client->worker, "a turn came to another worker");
+    g->turns++;
+}
+
+static void on_served(struct worker *w, struct waiter *wt)
+{
+    struct guest *g = wt->owner;
+    if (atomic_load(&wt->state) == WAIT_ATTEMPT) g->vain++;
+    else rig_served(w, wt);
+}
+
+static struct guest guest(struct rig *r, uint32_t worker) { return (struct guest){.client = rig_client(r, worker)}; }
+
+static void begin_to_wait(struct guest *g, const char *key)
+{
+    g->client->task.turn = on_turn;
+    g->client->task.owner = g;
+    rig_do(g->client, "BLPOP %s 0", key);
+    assert_non_null(g->client->waiter);
+    g->client->waiter->served = on_served;
+}
+
+static void give_up_turn(struct guest *g)
+{
+    struct waiter *wt = g->client->waiter;
+    g->client->waiter = NULL;
+    wait_cancel_claimed(g->client->worker, wt);
+    rig_go_on(g->client);
+}
+
+static void nothing_is_taken_for_a_guest_before_it_says_so(void **state)
+{
+    struct rig *r = rig_new(2, 2);
+    struct guest g = guest(r, 0);
+    struct client *p = rig_client(r, 1), *next = rig_client(r, 1);
+    begin_to_wait(&g, "q");
+    rig_do(next, "BLPOP q 0");
+    rig_do(p, "RPUSH q a");
+    rig_do(p, "RPUSH q b");
+    rig_settle(r);
+    rig_expect(p, ":1\r\n:2\r\n");
+    assert_int_equal(g.turns, 1);
+    assert_false(rig_cancel(g.client)); /* its turn is its own to give up */
+    assert_int_equal(next->served, 0);  /* nobody overtakes it */
+    wait_go(g.client->worker, g.client->waiter);
+    rig_settle(r);
+    rig_expect(g.client, "*2\r\n$1\r\nq\r\n$1\r\na\r\n");
+    rig_expect(next, "*2\r\n$1\r\nq\r\n$1\r\nb\r\n");
+    assert_int_equal(g.vain, 0);
+    rig_free(r);
+}
+
+static void a_guest_that_gives_up_its_turn_leaves_it_to_the_next(void **state)
+{
+    struct rig *r = rig_new(2, 2);
+    struct guest a = guest(r, 0), b = guest(r, 1);
+    struct client *p = rig_client(r, 1);
+    begin_to_wait(&a, "q");
+    begin_to_wait(&b, "q");
+    rig_do(p, "RPUSH q x");
+    rig_settle(r);
+    assert_int_equal(a.turns, 1);
+    assert_int_equal(b.turns, 0);
+    give_up_turn(&a);
+    rig_settle(r);
+    assert_int_equal(b.turns, 1);
+    wait_go(b.client->worker, b.client->waiter);
+    rig_settle(r);
+    rig_expect(b.client, "*2\r\n$1\r\nq\r\n$1\r\nx\r\n");
+    for (uint32_t i = 0; i < 2; i++) assert_true(interests_empty(r->engine->stores[i]->interests));
+    rig_free(r);
+}
+
+static void a_guest_whose_element_was_taken_keeps_its_place(void **state)
+{
+    struct rig *r = rig_new(2, 2);
+    struct guest g = guest(r, 0);
+    struct client *p = rig_client(r, 1), *next = rig_client(r, 0);
+    begin_to_wait(&g, "q");
+    rig_do(next, "BLPOP q 0");
+    rig_do(p, "RPUSH q a");
+    rig_settle(r);
+    rig_do(p, "LPOP q");
+    wait_go(g.client->worker, g.client->waiter);
+    rig_settle(r);
+    assert_int_equal(g.vain, 1);
+    rig_do(p, "RPUSH q b c"); /* before it is back in line */
+    rig_settle(r);
+    assert_int_equal(next->served, 0);
+    wait_rejoin(g.client->worker, g.client->waiter);
+    rig_settle(r);
+    assert_int_equal(g.turns, 2);
+    wait_go(g.client->worker, g.client->waiter);
+    rig_settle(r);
+    rig_expect(g.client, "*2\r\n$1\r\nq\r\n$1\r\nb\r\n");
+    rig_expect(next, "*2\r\n$1\r\nq\r\n$1\r\nc\r\n");
+    rig_free(r);
+}
+
+/* CLIENT UNBLOCK claims a waiter: what comes before it has left is the next one's. */
+static void a_push_between_a_claim_and_its_end_serves_the_next(void **state)
+{
+    struct rig *r = rig_new(2, 2);
+    struct client *a = rig_client(r, 0), *b = rig_client(r, 0), *p = rig_client(r, 1);
+    rig_do(a, "BLPOP q 0");
+    rig_do(b, "BLPOP q 0");
+    assert_true(wait_claim(a->waiter));
+    rig_do(p, "RPUSH q x");
+    rig_settle(r);
+    struct waiter *wt = a->waiter;
+    a->waiter = NULL;
+    wait_cancel_claimed(a->worker, wt);
+    rig_go_on(a);
+    rig_settle(r);
+    assert_int_equal(b->served, 1);
+    rig_expect(b, "*2\r\n$1\r\nq\r\n$1\r\nx\r\n");
+    rig_free(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -313,6 +442,10 @@ int main(void)
         cmocka_unit_test(pushes_of_a_transaction_are_served_when_it_is_over),
         cmocka_unit_test(requests_behind_a_wait_run_after_it),
         cmocka_unit_test(an_answer_may_come_home_before_the_task_that_asked),
+        cmocka_unit_test(nothing_is_taken_for_a_guest_before_it_says_so),
+        cmocka_unit_test(a_guest_that_gives_up_its_turn_leaves_it_to_the_next),
+        cmocka_unit_test(a_guest_whose_element_was_taken_keeps_its_place),
+        cmocka_unit_test(a_push_between_a_claim_and_its_end_serves_the_next),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
