@@ -77,6 +77,7 @@ struct raftgroup {
 
 struct raftnode_peer {
     uint64_t id;
+    char address[24]; /* for the engine */
     struct buf out;
     struct buf probe; /* the read probe of this turn, a frame that is not ended yet; empty: none */
     size_t probe_at;

@@ -92,6 +92,7 @@ struct raftnode_peer *raftnode_peer(struct raftnode *n, uint64_t id)
     memmove(n->peers + low + 1, n->peers + low, (n->n_peers++ - low) * sizeof *n->peers);
     n->peers[low] = mem_zalloc(sizeof **n->peers);
     n->peers[low]->id = id;
+    snprintf(n->peers[low]->address, sizeof n->peers[low]->address, "%llu", (unsigned long long)id);
     return n->peers[low];
 }
 
@@ -284,14 +285,14 @@ void raftnode_tick(struct raftnode *n, uint64_t now)
         if (g->broken) continue;
         if (raft_timeout(&g->raft) <= n->now) raftgroup_timeout(g);
         uint64_t due = raft_timeout(&g->raft);
+        uint64_t remind = raftread_remind(g);
+        if (remind < due) due = remind;
         if (due < n->scan_at) n->scan_at = due;
-        raftread_remind(g);
     }
 }
 
-static void note_capacity(struct raftnode *n, uint64_t from, const struct raft_message *m)
+static void note_capacity(struct raftnode_peer *p, const struct raft_message *m)
 {
-    struct raftnode_peer *p = raftnode_peer(n, from);
     if (m->type == RAFT_APPEND_ENTRIES_RESULT) p->capacity_kib = m->append_entries_result.capacity;
     else if (m->type == RAFT_REQUEST_VOTE_RESULT) p->capacity_kib = m->request_vote_result.capacity;
     else return;
@@ -317,10 +318,9 @@ int raftnode_receive(struct raftnode *n, uint64_t from, const struct wire_frame 
         wireraft_discard(&m);
         return -EBADMSG;
     }
-    char address[24];
-    snprintf(address, sizeof address, "%llu", (unsigned long long)from);
-    m.server_address = address;
-    note_capacity(n, from, &m);
+    struct raftnode_peer *p = raftnode_peer(n, from);
+    m.server_address = p->address;
+    note_capacity(p, &m);
     struct raftgroup *g = raftnode_group(n, frame->group);
     if (g) {
         raftgroup_receive(g, &m);

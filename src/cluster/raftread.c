@@ -7,6 +7,8 @@
 #include "cluster/raftgroup.h"
 #include "cluster/wireraft.h"
 
+enum { LATE_SHARE = 4 };
+
 void raftread_fini(struct raftgroup *g)
 {
     mem_free(g->reads.open);
@@ -35,6 +37,7 @@ void raftread_add(struct raftgroup *g, uint64_t ticket)
         s->cap = s->cap * 2 + 8;
         s->open = mem_resize(s->open, s->cap * sizeof *s->open);
     }
+    if (s->n == 0) s->since = g->node->now;
     s->open[s->n++] = (struct raftread){ticket, raft_commit_index(&g->raft), g->node->probe + 1};
     s->ask = true;
     raftnode_soil(g);
@@ -47,28 +50,69 @@ void raftread_reign_ended(struct raftgroup *g)
     g->reads.ask = false;
 }
 
-void raftread_remind(struct raftgroup *g)
+/* Answers take a round trip, which is far below the time of a heartbeat. */
+static uint64_t late_at(const struct raftgroup *g) { return g->reads.since + g->node->options.heartbeat_ms / LATE_SHARE; }
+
+static uint64_t remind_at(const struct raftgroup *g) { return g->reads.some ? late_at(g) : g->reads.asked + g->node->options.heartbeat_ms; }
+
+uint64_t raftread_remind(struct raftgroup *g)
 {
-    if (g->reads.n == 0 || g->reads.ask || g->node->now - g->reads.asked < g->node->options.heartbeat_ms) return;
-    g->reads.ask = true;
-    raftnode_soil(g);
+    struct raftread_state *s = &g->reads;
+    if (s->n == 0) return UINT64_MAX;
+    if (!s->ask && g->node->now >= remind_at(g)) {
+        s->ask = true;
+        raftnode_soil(g);
+    }
+    return remind_at(g);
 }
 
 /* ---- probes */
 
+static bool is_other_voter(const struct raftgroup *g, const struct raftnode_member *m) { return m->role == RAFTNODE_VOTER && m->node != g->node->options.id; }
+
+static uint64_t last_ack(const struct raftgroup *g, uint64_t node)
+{
+    const struct raftread_state *s = &g->reads;
+    for (uint32_t i = 0; i < s->n_acks; i++)
+        if (s->acks[i].node == node) return s->acks[i].probe;
+    return 0;
+}
+
+/* Who answered later is asked before; among equals, who comes next behind this node in the order of numbers, so that the nodes do not all ask the same one. */
+static bool is_before(const struct raftgroup *g, uint64_t a, uint64_t b)
+{
+    uint64_t of_a = last_ack(g, a), of_b = last_ack(g, b), self = g->node->options.id;
+    return of_a != of_b ? of_a > of_b : a - self < b - self;
+}
+
+/* Whether fewer of the others are asked before this one than a majority needs besides this node. */
+static bool is_needed(const struct raftgroup *g, const struct raftnode_members *m, uint64_t node)
+{
+    uint32_t before = 0, self = raftmember_role(m, g->node->options.id) == RAFTNODE_VOTER;
+    for (uint32_t i = 0; i < m->n; i++) before += is_other_voter(g, &m->m[i]) && m->m[i].node != node && is_before(g, m->m[i].node, node);
+    return before + self <= raftmember_voters(m) / 2;
+}
+
 void raftread_ask(struct raftgroup *g)
 {
     struct raftnode *n = g->node;
-    if (!g->reads.ask) return;
-    g->reads.ask = false;
-    g->reads.asked = n->now;
+    struct raftread_state *s = &g->reads;
+    if (!s->ask) return;
+    bool all = s->n_acks == 0 || n->now >= late_at(g);
+    s->ask = s->some = false;
+    s->asked = n->now;
     const struct raftnode_members *m = raftmember_latest(&g->members);
     for (uint32_t i = 0; i < m->n; i++) {
-        if (m->m[i].role != RAFTNODE_VOTER || m->m[i].node == n->options.id) continue;
+        if (!is_other_voter(g, &m->m[i])) continue;
+        if (!all && !is_needed(g, m, m->m[i].node)) {
+            s->some = true;
+            continue;
+        }
         struct raftnode_peer *p = raftnode_peer(n, m->m[i].node);
         if (!p->probe.len) p->probe_at = wireraft_probe_begin(&p->probe, WIRE_PROBE, n->probe + 1);
         wireraft_probe_add(&p->probe, g->id, g->reign);
     }
+    if (remind_at(g) < n->scan_at) n->scan_at = remind_at(g);
     if (raftmember_sole_voter(g)) raftnode_soil(g); /* nobody to ask: the next flush tells */
 }
 
@@ -152,5 +196,6 @@ void raftread_tell(struct raftgroup *g)
     while (done < s->n && confirmed(g, s->open[done].probe)) done++;
     for (uint32_t i = 0; i < done; i++) out->read_ok(out->ctx, s->open[i].ticket, s->open[i].index);
     if (done) memmove(s->open, s->open + done, (s->n - done) * sizeof *s->open);
+    if (done) s->since = g->node->now;
     s->n -= done;
 }

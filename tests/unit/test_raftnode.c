@@ -190,23 +190,61 @@ static void a_leader_without_room_in_its_log_refuses_and_takes_again_later(void 
     rig_free(r);
 }
 
-static void reads_of_many_groups_are_one_probe_to_each_peer(void **state)
+/* A read for each group that n leads, three times; gives how many. */
+static uint64_t read_all(struct rig_node *n, uint32_t groups)
+{
+    static uint64_t ticket;
+    uint64_t asked = 0;
+    for (uint32_t g = 0; g < groups; g++)
+        for (int i = 0; i < 3 && n->g[g].state == RAFTNODE_LEADER; i++, asked++) raftnode_read(n->raft, g, ++ticket);
+    raftnode_flush(n->raft);
+    return asked;
+}
+
+static void reads_of_many_groups_are_one_probe_to_each_peer_then_to_one(void **state)
 {
     struct rig *r = rig_new(3);
     for (uint32_t g = 0; g < 20; g++) rig_create(r, g, 3);
     rig_run(r, 3000);
     for (uint64_t id = 1; id <= 3; id++) {
         struct rig_node *n = &r->n[id];
-        uint64_t asked = 0, before = n->frames[WIRE_PROBE], ok = n->reads_ok;
-        for (uint32_t g = 0; g < 20; g++)
-            for (int i = 0; i < 3 && n->g[g].state == RAFTNODE_LEADER; i++) raftnode_read(n->raft, g, ++asked);
-        raftnode_flush(n->raft);
+        uint64_t before = n->frames[WIRE_PROBE], ok = n->reads_ok, asked = read_all(n, 20);
         assert_int_equal(n->frames[WIRE_PROBE], before + (asked ? 2 : 0));
         assert_int_equal(n->reads_ok, ok); /* nobody answered yet */
         rig_settle(r);
         assert_int_equal(n->reads_ok, ok + asked);
+        read_all(n, 20);
+        assert_int_equal(n->frames[WIRE_PROBE], before + (asked ? 3 : 0)); /* who answered once is relied on */
+        rig_settle(r);
+        assert_int_equal(n->reads_ok, ok + 2 * asked);
     }
-    assert_true(r->n[1].reads_ok + r->n[2].reads_ok + r->n[3].reads_ok == 60);
+    assert_true(r->n[1].reads_ok + r->n[2].reads_ok + r->n[3].reads_ok == 120);
+    rig_free(r);
+}
+
+static void reads_go_on_when_the_one_who_is_asked_is_silent(void **state)
+{
+    struct rig *r = rig_new(3);
+    rig_create(r, 0, 3);
+    struct rig_node *leader = new_leader(r, 0), *asked = &r->n[leader->id % 3 + 1]; /* the next one */
+    read_all(leader, 1);
+    rig_settle(r);
+    assert_int_equal(leader->reads_ok, 3);
+    asked->cut = true;
+    uint64_t wanted = leader->reads_ok + read_all(leader, 1);
+    rig_settle(r);
+    assert_int_equal(leader->reads_ok, 3);
+    for (int i = 0; i < 4; i++) { /* others come meanwhile, one behind the other */
+        rig_run(r, 10);
+        wanted += read_all(leader, 1);
+    }
+    rig_settle(r); /* what is late is asked of everybody, before the time of a heartbeat is over */
+    assert_int_equal(leader->reads_ok, wanted);
+    uint64_t before = leader->frames[WIRE_PROBE];
+    wanted += read_all(leader, 1);
+    assert_int_equal(leader->frames[WIRE_PROBE], before + 1); /* of the one who answers */
+    rig_settle(r);
+    assert_int_equal(leader->reads_ok, wanted);
     rig_free(r);
 }
 
@@ -599,7 +637,8 @@ int main(void)
         cmocka_unit_test(large_entries_travel_alone),
         cmocka_unit_test(what_cannot_be_proposed_is_refused),
         cmocka_unit_test(a_leader_without_room_in_its_log_refuses_and_takes_again_later),
-        cmocka_unit_test(reads_of_many_groups_are_one_probe_to_each_peer),
+        cmocka_unit_test(reads_of_many_groups_are_one_probe_to_each_peer_then_to_one),
+        cmocka_unit_test(reads_go_on_when_the_one_who_is_asked_is_silent),
         cmocka_unit_test(a_read_without_a_majority_is_not_confirmed_and_fails_with_the_role),
         cmocka_unit_test(a_read_outlives_a_lost_probe),
         cmocka_unit_test(heartbeats_of_all_groups_leave_in_one_piece),
