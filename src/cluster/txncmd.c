@@ -155,18 +155,23 @@ static void apply_ops(struct call *c, struct slice ops)
 
 /* ---- txn.digest */
 
-/* Of the value and its time of expiry. Replicas have members of sets and hashes in different orders: it does not count. Empty: there is no such key. */
+/* Replicas have members of sets and hashes in different orders: it does not count. */
+struct slice txncmd_digest(const struct entry *e, char out[TXNCMD_DIGEST_BYTES])
+{
+    if (!e) return SLICE("");
+    for (uint64_t i = 0; i < TXNCMD_DIGEST_BYTES / 8; i++) {
+        uint64_t head[2] = {i, (uint64_t)entry_expiry_ms(e)};
+        uint64_t half = htole64(store_value_digest(e, keyhash(slice_of(head, sizeof head), 0)));
+        memcpy(out + i * 8, &half, 8);
+    }
+    return slice_of(out, TXNCMD_DIGEST_BYTES);
+}
+
 static struct slice digest_of(struct call *c, uint16_t db, struct slice key, char out[TXNCMD_DIGEST_BYTES])
 {
     struct place at;
     store_peek(c->store, db, keyhash(key, c->store->seed), key, &at);
-    if (!at.e) return SLICE("");
-    for (uint64_t i = 0; i < TXNCMD_DIGEST_BYTES / 8; i++) {
-        uint64_t head[2] = {i, (uint64_t)entry_expiry_ms(at.e)};
-        uint64_t half = htole64(store_value_digest(at.e, keyhash(slice_of(head, sizeof head), 0)));
-        memcpy(out + i * 8, &half, 8);
-    }
-    return slice_of(out, TXNCMD_DIGEST_BYTES);
+    return txncmd_digest(at.e, out);
 }
 
 static bool are_all_here(const struct call *c, struct args keys)
@@ -321,9 +326,9 @@ struct want {
 static bool take_want(struct args *a, struct want *out)
 {
     struct slice use;
-    if (!take_db(a, &out->db) || !take(a, &use) || !take(a, &out->key) || use.n != 1 || !strchr("rwk", use.p[0])) return false;
-    out->use = use.p[0] == 'r' ? INTENTS_READS : INTENTS_WRITES;
-    out->key_only = use.p[0] == 'k';
+    if (!take_db(a, &out->db) || !take(a, &use) || !take(a, &out->key) || use.n != 1 || !strchr("rewk", use.p[0])) return false;
+    out->use = strchr("re", use.p[0]) ? INTENTS_READS : INTENTS_WRITES;
+    out->key_only = strchr("ek", use.p[0]) != NULL;
     return true;
 }
 
@@ -634,10 +639,16 @@ struct admission {
     uint16_t db;
 };
 
+/* MOVE and COPY also write keys of another database. */
+static bool crosses_databases(const struct command *c) { return strcmp(c->name, "move") == 0 || strcmp(c->name, "copy") == 0; }
+
 static bool is_allowed(void *ctx, const struct command *c, struct slice key)
 {
     const struct admission *a = ctx;
-    return intents_allows(a->intents, a->db, key, c->flags & CMD_WRITE ? INTENTS_WRITES : INTENTS_READS);
+    enum intents_use use = c->flags & CMD_WRITE ? INTENTS_WRITES : INTENTS_READS;
+    bool all = crosses_databases(c), allowed = true;
+    for (uint16_t db = all ? 0 : a->db; allowed && db < (all ? STORE_DBS : a->db + 1); db++) allowed = intents_allows(a->intents, db, key, use);
+    return allowed;
 }
 
 static bool admits_run(struct admission *to, const struct command_table *t, struct args a)

@@ -9,7 +9,7 @@
  *   txn.run NCHECKS (db key digest)* NCOMMANDS (db argc arg*)*
  *                                                     a write: EXEC within one group. If a digest is another now: a null array, and nothing is done; else the array of replies. One that may not run so: -ERR, and nothing is done
  *   txn.fetch ID WAIT|NOWAIT NKEYS (db use key)*      a read: reserves all of the keys, or none; again: what is held stays, with its token. An array: TOKEN, then for each key its entry as dump/dumpfile writes it, or null.
- *                                                     use: r, to read; w, to read and write; k, to write, and all there is to know is whether the key exists, its type and expiry: its value is another one then
+ *                                                     use: r, to read; w, to read and write; e and k likewise, if all there is to know is whether the key exists, its type and expiry: its value is another one then
  *                                                     taken by others: -TXNBUSY, or (WAIT) it bounces until it is not. -TXNGONE: it was prepared or decided here before
  *   txn.done ID TOKEN                                 a read: of a transaction that wrote nothing. +OK: its reservations were held to this moment, and now they are not. -TXNGONE: they were not
  *   txn.prepare ID TOKEN DECIDER OPS                  a write: the reservations become an intent. +OK, also if there is that intent already; -TXNGONE
@@ -44,3 +44,5 @@ extern const struct command_family txncmd_family;
 bool txncmd_admits(struct intents *n, const struct command_table *t, const struct command *c, const struct slice *argv, uint32_t argc, uint16_t db);
 
 void txncmd_add_op(struct buf *ops, struct slice op);
+/* Of an entry's value and its time of expiry, as txn.digest gives it. NULL: of no key, which is empty. */
+struct slice txncmd_digest(const struct entry *e, char out[TXNCMD_DIGEST_BYTES]);
