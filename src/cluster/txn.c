@@ -113,7 +113,7 @@ bool txn_entry(const struct txn *t, uint32_t key, struct slice *raw)
 
 void txn_write(struct txn *t, uint32_t key, struct slice op)
 {
-    CHECK(key < t->n_keys && t->keys[key].k.use != 'r');
+    CHECK(key < t->n_keys && (t->keys[key].k.use == 'w' || t->keys[key].k.use == 'k'));
     txncmd_add_op(&t->groups[t->keys[key].group].ops, op);
 }
 
@@ -523,4 +523,10 @@ void txn_wake(struct txn *t, int64_t now_ms)
     if (t->state != STATE_PAUSED || now_ms < t->wakes_ms) return;
     t->wakes_ms = INT64_MAX;
     t->then(t, now_ms);
+}
+
+void txn_hurry(struct txn *t, int64_t now_ms)
+{
+    if (t->deadline_ms > now_ms) t->deadline_ms = now_ms;
+    if (t->state == STATE_PAUSED) t->wakes_ms = now_ms;
 }

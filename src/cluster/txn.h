@@ -48,7 +48,7 @@ struct txn_answer {
 
 struct txn_key {
     uint16_t db;
-    char use; /* 'r', 'w', or 'k': written, but its value does not matter */
+    char use; /* 'r' to be read, 'w' to be written; 'e' and 'k' likewise, if its value does not matter: as txn.fetch has it */
     struct slice key;
 };
 
@@ -72,7 +72,7 @@ struct txn_host {
     void (*over)(void *ctx, struct txn *t);                        /* once, later: nothing more will be sent, and t may be freed, also from within */
 };
 
-/* The keys are told apart by database and name, each once; what they point to is kept until it is over. name is copied. */
+/* The keys are told apart by database and name, each once; what they point to is kept until it is settled. name is copied. */
 struct txn *txn_new(const struct txn_host *host, struct slice name, const struct txn_key *keys, uint32_t n);
 void txn_free(struct txn *t);
 
@@ -80,6 +80,7 @@ void txn_start(struct txn *t, int64_t now_ms, uint32_t timeout_ms);
 void txn_answered(struct txn *t, int64_t now_ms, const struct txn_answer *answers, uint32_t n); /* in the order of the requests */
 int64_t txn_wakes_ms(const struct txn *t); /* when txn_wake is wanted; INT64_MAX: it waits for answers */
 void txn_wake(struct txn *t, int64_t now_ms);
+void txn_hurry(struct txn *t, int64_t now_ms); /* its time is over: it ends as soon as it can */
 
 /* ---- within run */
 bool txn_entry(const struct txn *t, uint32_t key, struct slice *raw); /* as dump/dumpfile writes it; false: there is no such key */

@@ -1,0 +1,407 @@
+/* The coordinator of transactions: answer by answer, as told by hand. Whole crowds of them, with groups, faults and the care, are in test_txncrowd.c. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "cluster/txn.h"
+#include "cluster/txncmd.h"
+
+/* Three keys: a in group 5, b and c in group 3. */
+static const struct txn_key keys[] = {{0, 'w', {"a", 1}}, {0, 'w', {"b", 1}}, {1, 'r', {"c", 1}}};
+#define TOKEN "0123456789abcdef"
+
+struct desk {
+    struct txn *txn;
+    struct buf sent;   /* "3 txn.fetch name.000 ...; 5 ..." of the last call */
+    uint32_t n_sent;
+    uint32_t sends;
+    int64_t now_ms;
+    bool no_map, stop, writes_a, writes_b;
+    bool settled, over;
+    enum txn_outcome outcome;
+    unsigned runs;
+};
+
+static uint32_t group_of(void *ctx, struct slice key) { return ((struct desk *)ctx)->no_map ? TXN_NO_GROUP : key.p[0] == 'a' ? 5 : 3; }
+
+static void send(void *ctx, struct txn *t, const struct txn_request *requests, uint32_t n, uint32_t timeout_ms)
+{
+    struct desk *d = ctx;
+    assert_true(timeout_ms > 0);
+    d->sent.len = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        buf_printf(&d->sent, "%s%u", i ? "; " : "", requests[i].group);
+        for (uint32_t k = 0; k < requests[i].argc; k++) buf_printf(&d->sent, " %.*s", (int)requests[i].argv[k].n, requests[i].argv[k].p);
+    }
+    buf_add_byte(&d->sent, '\0');
+    d->n_sent = n;
+    d->sends++;
+}
+
+static bool run(void *ctx, struct txn *t)
+{
+    struct desk *d = ctx;
+    struct slice raw;
+    d->runs++;
+    assert_true(txn_entry(t, 0, &raw) && slice_eq(raw, SLICE("A")));
+    assert_true(txn_entry(t, 1, &raw) && slice_eq(raw, SLICE("B")));
+    assert_false(txn_entry(t, 2, &raw));
+    if (d->writes_a) txn_write(t, 0, SLICE("x"));
+    if (d->writes_b) txn_write(t, 1, SLICE("yy")); /* more: its group decides */
+    return !d->stop;
+}
+
+static void settled(void *ctx, struct txn *t, enum txn_outcome o)
+{
+    struct desk *d = ctx;
+    assert_false(d->settled);
+    d->settled = true;
+    d->outcome = o;
+}
+
+static void over(void *ctx, struct txn *t)
+{
+    struct desk *d = ctx;
+    assert_true(d->settled && !d->over);
+    d->over = true;
+}
+
+static struct desk *desk_new(void)
+{
+    struct desk *d = mem_zalloc(sizeof *d);
+    d->writes_a = d->writes_b = true;
+    d->now_ms = 1000000;
+    struct txn_host host = {d, group_of, send, run, settled, over};
+    d->txn = txn_new(&host, SLICE("name"), keys, 3);
+    return d;
+}
+
+static struct desk *started(void)
+{
+    struct desk *d = desk_new();
+    txn_start(d->txn, d->now_ms, 5000);
+    return d;
+}
+
+static void desk_free(struct desk *d)
+{
+    assert_true(d->over);
+    txn_free(d->txn);
+    buf_fini(&d->sent);
+    mem_free(d);
+}
+
+static void expect_sent(const struct desk *d, const char *text)
+{
+    if (strncmp(d->sent.p, text, strlen(text)) != 0) fail_msg("sent      %s\nexpected  %s", d->sent.p, text);
+}
+
+/* "?" nobody knows, "-" nobody did it; else the reply. */
+static struct txn_answer answer_of(const char *text)
+{
+    if (strcmp(text, "?") == 0) return (struct txn_answer){.fate = TXN_MAY_BE_DONE};
+    if (strcmp(text, "-") == 0) return (struct txn_answer){.fate = TXN_NOT_DONE};
+    return (struct txn_answer){.fate = TXN_ANSWERED, .reply = slice_str(text)};
+}
+
+static void reply(struct desk *d, const char *first, const char *second)
+{
+    struct txn_answer a[2] = {answer_of(first), answer_of(second ? second : "-")};
+    assert_int_equal(d->n_sent, second ? 2 : 1);
+    d->now_ms += 1;
+    txn_answered(d->txn, d->now_ms, a, d->n_sent);
+}
+
+static void wake(struct desk *d)
+{
+    assert_true(txn_wakes_ms(d->txn) > d->now_ms && txn_wakes_ms(d->txn) < INT64_MAX);
+    d->now_ms = txn_wakes_ms(d->txn);
+    txn_wake(d->txn, d->now_ms);
+}
+
+#define OK "+OK\r\n"
+#define BUSY "-TXNBUSY taken\r\n"
+#define GONE "-TXNGONE lost\r\n"
+#define ENTRIES_3 "*3\r\n$16\r\n" TOKEN "\r\n$1\r\nB\r\n$-1\r\n"
+#define ENTRIES_5 "*2\r\n$16\r\n" TOKEN "\r\n$1\r\nA\r\n"
+
+static void fetch(struct desk *d) { reply(d, ENTRIES_3, ENTRIES_5); }
+static void prepare(struct desk *d) { fetch(d), reply(d, OK, NULL); }
+
+static void end_with(struct desk *d, enum txn_outcome o)
+{
+    assert_true(d->settled && d->over);
+    assert_int_equal(d->outcome, o);
+    desk_free(d);
+}
+
+/* ---- */
+
+static void it_fetches_prepares_decides_commits_and_forgets(void **state)
+{
+    struct desk *d = started();
+    expect_sent(d, "3 txn.fetch name.000 NOWAIT 2 0 w b 1 r c; 5 txn.fetch name.000 NOWAIT 1 0 w a");
+    fetch(d);
+    expect_sent(d, "5 txn.prepare name.000 " TOKEN " 3 ");
+    reply(d, OK, NULL);
+    expect_sent(d, "3 txn.decide name.000 " TOKEN " 1 5 ");
+    assert_false(d->settled);
+    reply(d, OK, NULL);
+    assert_true(d->settled && !d->over);
+    expect_sent(d, "5 txn.commit name.000");
+    reply(d, OK, NULL);
+    expect_sent(d, "3 txn.forget name.000");
+    reply(d, OK, NULL);
+    end_with(d, TXN_DONE);
+}
+
+static void a_commit_that_is_not_answered_leaves_the_decision(void **state)
+{
+    struct desk *d = started();
+    prepare(d);
+    reply(d, OK, NULL);
+    uint32_t sends = d->sends;
+    reply(d, "?", NULL);
+    assert_int_equal(d->sends, sends);
+    end_with(d, TXN_DONE);
+}
+
+static void a_read_is_whole_if_all_was_held_to_the_end(void **state)
+{
+    struct desk *d = desk_new();
+    d->writes_a = d->writes_b = false;
+    txn_start(d->txn, d->now_ms, 5000);
+    fetch(d);
+    expect_sent(d, "3 txn.done name.000 " TOKEN "; 5 txn.done name.000 " TOKEN);
+    assert_false(d->settled);
+    reply(d, OK, GONE);
+    assert_false(d->settled);
+    expect_sent(d, "3 txn.drop name.000; 5 txn.drop name.000");
+    reply(d, OK, OK);
+    expect_sent(d, "3 txn.fetch name.001 ");
+    reply(d, ENTRIES_3, NULL);
+    expect_sent(d, "5 txn.fetch name.001 ");
+    reply(d, ENTRIES_5, NULL);
+    reply(d, OK, OK);
+    assert_int_equal(d->runs, 2);
+    end_with(d, TXN_DONE);
+}
+
+static void what_is_taken_is_waited_for_in_ascending_order(void **state)
+{
+    struct desk *d = started();
+    reply(d, ENTRIES_3, BUSY);
+    expect_sent(d, "3 txn.drop name.000; 5 txn.drop name.000");
+    reply(d, OK, "-");
+    expect_sent(d, "3 txn.fetch name.001 ");
+    reply(d, BUSY, NULL);
+    uint32_t sends = d->sends;
+    for (int i = 0; i < 10; i++) {
+        wake(d);
+        assert_int_equal(d->sends, ++sends);
+        expect_sent(d, "3 txn.fetch name.001 ");
+        if (i < 9) reply(d, BUSY, NULL);
+    }
+    reply(d, ENTRIES_3, NULL);
+    expect_sent(d, "5 txn.fetch name.001 "); /* the lower one is held meanwhile */
+    reply(d, BUSY, NULL);
+    wake(d);
+    expect_sent(d, "5 txn.fetch name.001 ");
+    reply(d, ENTRIES_5, NULL);
+    expect_sent(d, "5 txn.prepare name.001 ");
+    reply(d, OK, NULL);
+    reply(d, OK, NULL);
+    reply(d, "-", NULL);
+    end_with(d, TXN_DONE);
+}
+
+static void what_stays_taken_ends_it_in_time(void **state)
+{
+    struct desk *d = started();
+    int64_t began = d->now_ms;
+    reply(d, BUSY, ENTRIES_5);
+    reply(d, OK, OK);
+    while (!d->settled) {
+        reply(d, BUSY, NULL);
+        if (!d->settled) wake(d);
+    }
+    assert_in_range(d->now_ms - began, 5000, 5100);
+    expect_sent(d, "3 txn.drop name.001");
+    reply(d, OK, NULL);
+    end_with(d, TXN_BUSY);
+}
+
+static void a_lost_reservation_makes_it_begin_anew(void **state)
+{
+    struct desk *d = started();
+    fetch(d);
+    reply(d, GONE, NULL);
+    expect_sent(d, "3 txn.drop name.000; 5 txn.drop name.000");
+    reply(d, OK, OK);
+    expect_sent(d, "3 txn.fetch name.001 ");
+    reply(d, ENTRIES_3, NULL);
+    reply(d, ENTRIES_5, NULL);
+    reply(d, OK, NULL);
+    reply(d, GONE, NULL); /* in the deciding group */
+    expect_sent(d, "3 txn.drop name.001; 5 txn.drop name.001");
+    reply(d, "-", "?"); /* an intent may be left: it is looked after by others */
+    expect_sent(d, "3 txn.fetch name.002 ");
+    reply(d, "-", NULL);
+    expect_sent(d, "3 txn.drop name.002");
+    reply(d, OK, NULL);
+    end_with(d, TXN_NOBODY);
+}
+
+static void a_group_that_nobody_leads_means_that_nothing_happened(void **state)
+{
+    struct desk *d = started();
+    reply(d, ENTRIES_3, "-");
+    reply(d, OK, OK);
+    end_with(d, TXN_NOBODY);
+    d = started();
+    fetch(d);
+    reply(d, "?", NULL); /* an intent decides nothing */
+    expect_sent(d, "3 txn.drop name.000; 5 txn.drop name.000");
+    reply(d, OK, OK);
+    end_with(d, TXN_NOBODY);
+    d = started();
+    prepare(d);
+    reply(d, "-", NULL); /* nor does a decision that certainly was not made */
+    reply(d, OK, OK);
+    end_with(d, TXN_NOBODY);
+}
+
+static void a_decision_that_may_have_been_made_is_asked_for(void **state)
+{
+    struct desk *d = started();
+    prepare(d);
+    reply(d, "?", NULL);
+    expect_sent(d, "3 txn.ask name.000");
+    reply(d, "-", NULL);
+    wake(d);
+    expect_sent(d, "3 txn.ask name.000");
+    reply(d, "+committed\r\n", NULL);
+    assert_true(d->settled);
+    expect_sent(d, "5 txn.commit name.000");
+    reply(d, OK, NULL);
+    reply(d, OK, NULL);
+    end_with(d, TXN_DONE);
+}
+
+static void a_decision_that_was_not_made_is_tried_again_under_another_name(void **state)
+{
+    struct desk *d = started();
+    prepare(d);
+    reply(d, "?", NULL);
+    reply(d, "+none\r\n", NULL);
+    expect_sent(d, "3 txn.drop name.000; 5 txn.drop name.000");
+    reply(d, OK, OK);
+    expect_sent(d, "3 txn.fetch name.001 ");
+    reply(d, ENTRIES_3, NULL);
+    reply(d, ENTRIES_5, NULL);
+    reply(d, OK, NULL);
+    reply(d, OK, NULL);
+    reply(d, OK, NULL);
+    reply(d, OK, NULL);
+    end_with(d, TXN_DONE);
+}
+
+static void a_decision_that_nobody_can_tell_of_is_uncertain_and_nothing_is_dropped(void **state)
+{
+    struct desk *d = started();
+    prepare(d);
+    reply(d, "?", NULL);
+    uint32_t sends = d->sends;
+    while (!d->over) {
+        expect_sent(d, "3 txn.ask name.000");
+        reply(d, "-", NULL);
+        if (!d->over) wake(d), sends++;
+    }
+    assert_int_equal(d->sends, sends);
+    end_with(d, TXN_UNCERTAIN);
+}
+
+static void none_is_not_believed_when_a_decision_may_have_been_forgotten(void **state)
+{
+    struct desk *d = started();
+    prepare(d);
+    reply(d, "?", NULL);
+    d->now_ms += TXNCMD_ASKED_MS;
+    reply(d, "+none\r\n", NULL);
+    end_with(d, TXN_UNCERTAIN);
+}
+
+static void an_error_of_a_group_is_the_answer(void **state)
+{
+    struct desk *d = started();
+    fetch(d);
+    reply(d, "-OOM no room\r\n", NULL);
+    assert_true(slice_eq(txn_error(d->txn), SLICE("-OOM no room\r\n")));
+    expect_sent(d, "3 txn.drop name.000; 5 txn.drop name.000");
+    reply(d, OK, OK);
+    end_with(d, TXN_REFUSED);
+    d = started();
+    reply(d, "*1\r\n$16\r\n" TOKEN "\r\n", ENTRIES_5); /* of too few keys */
+    reply(d, OK, OK);
+    end_with(d, TXN_REFUSED);
+}
+
+static void what_is_not_to_happen_is_dropped(void **state)
+{
+    struct desk *d = desk_new();
+    d->stop = true;
+    txn_start(d->txn, d->now_ms, 5000);
+    fetch(d);
+    expect_sent(d, "3 txn.drop name.000; 5 txn.drop name.000");
+    reply(d, OK, OK);
+    end_with(d, TXN_STOPPED);
+}
+
+static void without_a_map_it_waits(void **state)
+{
+    struct desk *d = desk_new();
+    d->no_map = true;
+    txn_start(d->txn, d->now_ms, 5000);
+    wake(d);
+    wake(d);
+    assert_int_equal(d->sends, 0);
+    d->no_map = false;
+    wake(d);
+    assert_int_equal(d->sends, 1);
+    reply(d, ENTRIES_3, "-");
+    reply(d, OK, OK);
+    end_with(d, TXN_NOBODY);
+    d = desk_new();
+    d->no_map = true;
+    txn_start(d->txn, d->now_ms, 5000);
+    while (!d->over) wake(d);
+    end_with(d, TXN_NOBODY);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_fetches_prepares_decides_commits_and_forgets),
+        cmocka_unit_test(a_commit_that_is_not_answered_leaves_the_decision),
+        cmocka_unit_test(a_read_is_whole_if_all_was_held_to_the_end),
+        cmocka_unit_test(what_is_taken_is_waited_for_in_ascending_order),
+        cmocka_unit_test(what_stays_taken_ends_it_in_time),
+        cmocka_unit_test(a_lost_reservation_makes_it_begin_anew),
+        cmocka_unit_test(a_group_that_nobody_leads_means_that_nothing_happened),
+        cmocka_unit_test(a_decision_that_may_have_been_made_is_asked_for),
+        cmocka_unit_test(a_decision_that_was_not_made_is_tried_again_under_another_name),
+        cmocka_unit_test(a_decision_that_nobody_can_tell_of_is_uncertain_and_nothing_is_dropped),
+        cmocka_unit_test(none_is_not_believed_when_a_decision_may_have_been_forgotten),
+        cmocka_unit_test(an_error_of_a_group_is_the_answer),
+        cmocka_unit_test(what_is_not_to_happen_is_dropped),
+        cmocka_unit_test(without_a_map_it_waits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
