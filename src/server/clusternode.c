@@ -17,10 +17,12 @@
 #include "server/clusterpub.h"
 #include "server/clusterslots.h"
 #include "server/datadir.h"
+#include "server/front.h"
 #include "server/health.h"
 #include "server/relay.h"
 #include "server/sampler.h"
 #include "server/server.h"
+#include "server/widetxn.h"
 
 enum {
     STOP_GRACE_MS = 3000,   /* for leadership to go elsewhere */
@@ -208,6 +210,7 @@ bool clusternode_open(struct clusternode *c)
     const struct node_calls calls = {.ctx = s, .told = told, .request = request, .answer = answer, .down = down, .published = published, .left = left, .failed = failed};
     s->relay = relay_new(s);
     s->clusterpub = clusterpub_new(s);
+    for (uint32_t i = 0; i < s->engine->n_workers; i++) s->fronts[i]->txns = widetxn_front_new(s->fronts[i]);
     s->node = node_open(&c->options, &c->who, s->engine, s->walk, &calls, &error);
     if (!s->node) return tell(c, "cannot be a node of a cluster", &error);
     relay_set_node(s->relay, s->node);
@@ -231,6 +234,7 @@ void clusternode_stop(struct clusternode *c) { node_stop(c->server->node, STOP_G
 void clusternode_close(struct clusternode *c)
 {
     node_close(c->server->node);
+    for (uint32_t i = 0; i < c->server->engine->n_workers; i++) widetxn_front_free(c->server->fronts[i]->txns);
     relay_free(c->server->relay);
     clusterpub_free(c->server->clusterpub);
     c->server->node = NULL;
@@ -303,14 +307,28 @@ static void add_messages(struct buf *out, const struct clusterpub_info *p)
     add(out, "cluster_stats_messages_publish_dropped", p->dropped);
 }
 
+static void add_transactions(struct buf *out, const struct widetxn_info *t)
+{
+    add(out, "cluster_transactions_committed", t->committed);
+    add(out, "cluster_transactions_aborted", t->aborted);
+    add(out, "cluster_transactions_uncertain", t->uncertain);
+    add(out, "cluster_transactions_in_one_group", t->in_one_group);
+    add(out, "cluster_transactions_under_way", t->under_way);
+    add(out, "cluster_transactions_recovered", t->recovered);
+    add(out, "cluster_transactions_forgotten", t->forgotten);
+    add(out, "cluster_intents", t->intents);
+}
+
 void clusternode_info(struct server *s, struct buf *out)
 {
     struct node_info i;
     struct relay_info r;
     struct clusterpub_info p;
+    struct widetxn_info t;
     node_look(s->node, &i);
     relay_look(s->relay, &r);
     clusterpub_look(s, &p);
+    widetxn_look(s, &t);
     add_usual(out, &i, node_is_up(s->node) && i.groups && i.groups_led == i.groups);
     add(out, "cluster_node_id", i.who.id);
     add(out, "cluster_nodes_alive", i.nodes_alive);
@@ -322,6 +340,7 @@ void clusternode_info(struct server *s, struct buf *out)
     add_snapshots(out, &i.snapshots);
     add_relay(out, &r);
     add_messages(out, &p);
+    add_transactions(out, &t);
 }
 
 void clusternode_facts(struct server *s, struct health_node_facts *out)

@@ -10,6 +10,7 @@
 #include "server/families.h"
 #include "server/server.h"
 #include "server/wide.h"
+#include "server/wideexec.h"
 
 /* Commands without keys that a node answers. Whatever is not here would have to ask all groups, or promises what a single node cannot keep: dumps are not how a cluster keeps its data. */
 static const char *const answered_here[] = {
@@ -26,7 +27,6 @@ static const char *const asked[] = {"range.merge", "range.split", "space.set"};
 
 /* Commands with keys that are about more than their keys' values. */
 static const char *const not_relayed[] = {
-    "watch",       /* there is no MULTI */
     "range.exec",  /* names a range of one server */
     "stats.shard", /* is about shards, and they are not the cluster's */
 };
@@ -43,6 +43,7 @@ static bool is_among(const char *name, const char *const *names, size_t n)
 enum clusterrule clusterrules_of(const struct command *c)
 {
     if (wide_has(c)) return CLUSTERRULE_WIDE;
+    if (wideexec_has(c)) return CLUSTERRULE_TRANSACTION;
     if (c->class == CLASS_SPACE) return CLUSTERRULE_RELAYED;
     if (IS_AMONG(c->name, asked)) return CLUSTERRULE_ASKED;
     if (c->class != CLASS_KEYED) return IS_AMONG(c->name, answered_here) ? CLUSTERRULE_HERE : CLUSTERRULE_REFUSED;
@@ -90,6 +91,22 @@ static void cmd_asked(struct exec *x)
     clusterquestion_ask(x, asks, 1, clusterquestion_word);
 }
 
+/* EXEC runs commands on their keys, wherever those are, and others here and now: not those that ask other nodes or visit shards. */
+static bool may_be_queued(const struct command *live)
+{
+    switch (clusterrules_of(live)) {
+    case CLUSTERRULE_RELAYED:
+    case CLUSTERRULE_WAITS:
+    case CLUSTERRULE_NARROW: return live->class == CLASS_KEYED;
+    case CLUSTERRULE_TRANSACTION: return true;
+    case CLUSTERRULE_HERE: return live->class == CLASS_LOCAL && strcmp(live->name, "cluster") != 0;
+    case CLUSTERRULE_WIDE:
+    case CLUSTERRULE_ASKED:
+    case CLUSTERRULE_REFUSED: break;
+    }
+    return false;
+}
+
 static struct command row_of(const struct command *live)
 {
     struct command row = *live;
@@ -107,6 +124,7 @@ static struct command row_of(const struct command *live)
         row.fn = cmd_narrow;
         break;
     case CLUSTERRULE_WIDE: wide_make_row(&row); break;
+    case CLUSTERRULE_TRANSACTION: wideexec_make_row(&row); break;
     case CLUSTERRULE_REFUSED:
         row.fn = cmd_refused;
         row.class = CLASS_LOCAL;
@@ -118,6 +136,7 @@ static struct command row_of(const struct command *live)
         row.each_inner = NULL;
         break;
     }
+    if (!may_be_queued(live)) row.flags |= CMD_NO_MULTI;
     return row;
 }
 

@@ -147,7 +147,7 @@ void conn_close(struct conn *c)
     }
     front_set_timer(f, c, 0);
     front_unhold(f, c);
-    watch_drop(&f->worker, &c->watches);
+    transactions_unwatch(c);
     subscribe_drop(c);
     unlink_conn(c);
     stream_close(f->loop, &c->stream);

@@ -12,6 +12,7 @@
 #include "shard/wait.h"
 #include "shard/watch.h"
 
+struct digest;
 struct front;
 struct subscriptions;
 struct relay_wait;
@@ -81,6 +82,7 @@ struct conn {
     atomic_bool killed;     /* CLIENT KILL has sent for it: nobody sees it any more */
     struct multi multi;       /* T */
     struct watch_set watches; /* T */
+    struct digest *digests;   /* T: on a node of a cluster: of watched keys (server/wideexec.h); NULL: none */
     struct wave *wave;        /* server/relay.h; NULL: none */
     struct relay_wait *wait;  /* likewise: the command that it is away for waits, or is about to */
     atomic_bool waits;        /* in line on some node: its output is the front's meanwhile. Read by other threads */

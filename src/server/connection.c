@@ -151,7 +151,7 @@ static void reset_command(struct exec *x)
 {
     struct conn *c = conn_of(x);
     transactions_reset(c);
-    watch_drop(engine_worker_of(x), &c->watches);
+    transactions_unwatch(c);
     subscribe_drop(c);
     snapcmd_end_export(c);
     clients_set_text(c, &c->name, SLICE(""));

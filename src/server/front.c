@@ -16,6 +16,7 @@
 #include "server/relay.h"
 #include "server/sampler.h"
 #include "server/subscribe.h"
+#include "server/widetxn.h"
 #include "shard/journal.h"
 #include "shard/seating.h"
 #include "shard/topology.h"
@@ -367,7 +368,9 @@ static int sleep_ms(struct front *f)
     if (slice_ms >= 0 && f->worker.now_ms + slice_ms < until) until = f->worker.now_ms + slice_ms;
     int64_t ms = until - f->worker.now_ms;
     int relay_ms = f->relay ? relay_wait_ms(f) : -1;
+    int txns_ms = f->txns ? widetxn_wait_ms(f) : -1;
     if (relay_ms >= 0 && relay_ms < ms) ms = relay_ms;
+    if (txns_ms >= 0 && txns_ms < ms) ms = txns_ms;
     return ms < 0 ? 0 : (int)ms;
 }
 
@@ -386,6 +389,7 @@ static void turn(struct front *f)
     cron(f);
     run_ready(f);
     if (f->held) journal_hurry(f->server->journal, w);
+    if (unlikely(f->txns != NULL)) widetxn_turn(f);
     if (unlikely(f->relay != NULL)) relay_turn(f);
 }
 

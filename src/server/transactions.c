@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "server/evictor.h"
 #include "server/front.h"
+#include "server/wideexec.h"
 
 /* ---- the queue */
 
@@ -30,14 +31,24 @@ void transactions_queue(struct conn *c, const struct command *cmd, const struct 
     }
 }
 
-void transactions_reset(struct conn *c)
+void transactions_free_queue(struct multi *m)
 {
-    struct multi *m = &c->multi;
     for (uint32_t i = 0; i < m->n; i++) mem_free(m->commands[i].bytes);
     mem_free(m->commands);
     mem_free(m->args);
     *m = (struct multi){0};
+}
+
+void transactions_reset(struct conn *c)
+{
+    transactions_free_queue(&c->multi);
     c->in_multi = false;
+}
+
+void transactions_unwatch(struct conn *c)
+{
+    watch_drop(&c->front->worker, &c->watches);
+    wideexec_unwatch(c);
 }
 
 /* ---- routing */
@@ -86,7 +97,7 @@ void transactions_route(struct conn *c, struct request *r)
 {
     if (strcmp(r->cmd->name, "exec") != 0 || c->multi.broken) return;
     c->multi.out_of_memory = !has_room(c);
-    if (c->multi.out_of_memory) return;
+    if (c->multi.out_of_memory || c->front->server->relay) return; /* on a node of a cluster it is server/wideexec.c that finds its keys' places */
     const struct engine *e = c->front->worker.engine;
     r->routed = route_version(&e->route);
     r->first_shard = c->batch->task.n_shards;
@@ -122,7 +133,7 @@ static void discard_command(struct exec *x)
         return;
     }
     transactions_reset(c);
-    watch_drop(engine_worker_of(x), &c->watches);
+    transactions_unwatch(c);
     reply_ok(&x->out);
 }
 
@@ -139,7 +150,7 @@ static void watch_command(struct exec *x)
 
 static void unwatch_command(struct exec *x)
 {
-    watch_drop(engine_worker_of(x), &conn_of(x)->watches);
+    transactions_unwatch(conn_of(x));
     reply_ok(&x->out);
 }
 
@@ -161,22 +172,24 @@ static int log_error(const struct conn *c)
     return c->multi.writes ? atomic_load_explicit(&c->front->server->write_error, memory_order_relaxed) : 0;
 }
 
+bool transactions_refuse(const struct conn *c, struct reply *out)
+{
+    if (!c->in_multi) reply_error(out, "ERR EXEC without MULTI");
+    else if (c->multi.broken) reply_error(out, "EXECABORT Transaction discarded because of previous errors.");
+    else if (c->multi.out_of_memory) reply_error(out, "EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'.");
+    else if (log_error(c)) reply_errorf(out, "EXECABORT Transaction discarded because of: MISCONF Errors writing to the log: %s. Writes are refused, reads go on.", strerror(-log_error(c)));
+    else return false;
+    return true;
+}
+
 static void exec_command(struct exec *x)
 {
     struct worker *w = engine_worker_of(x);
     struct conn *c = conn_of(x);
     const struct command *self = x->cmd;
-    if (!c->in_multi) {
-        reply_error(&x->out, "ERR EXEC without MULTI");
-        return;
-    }
-    if (c->multi.broken) {
-        reply_error(&x->out, "EXECABORT Transaction discarded because of previous errors.");
-    } else if (c->multi.out_of_memory) {
-        reply_error(&x->out, "EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'.");
-    } else if (log_error(c)) {
-        reply_errorf(&x->out, "EXECABORT Transaction discarded because of: MISCONF Errors writing to the log: %s. Writes are refused, reads go on.",
-                     strerror(-log_error(c)));
+    bool in_multi = c->in_multi;
+    if (transactions_refuse(c, &x->out)) {
+        if (!in_multi) return;
     } else if (x->unreadable) {
         exec_unreadable(x);
     } else if (watch_dirty(x, &c->watches)) {

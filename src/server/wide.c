@@ -9,6 +9,7 @@
 #include "server/relay_call.h"
 #include "server/stats.h"
 #include "server/wide_own.h"
+#include "server/wideexec.h"
 #include "shard/seating.h"
 
 struct wide;
@@ -280,7 +281,8 @@ void wide_make_row(struct command *row)
 
 bool wide_wants(const struct conn *c, uint32_t request) { return c->batch->task.requests[request].group == SEATING_MIXED; }
 
-bool wide_run(struct conn *c)
+/* A part of a key space that is in several groups, or a command that waits for keys of several: no transaction can be made of it. */
+static bool refuse(struct conn *c)
 {
     struct reply out = {.out = &c->out, .resp = c->resp};
     size_t at = c->out.len;
@@ -288,4 +290,10 @@ bool wide_run(struct conn *c)
     stats_note_error(c->front->server, &c->front->worker, slice_of(c->out.p + at, c->out.len - at));
     c->batch->task.pos++;
     return true;
+}
+
+bool wide_run(struct conn *c)
+{
+    const struct command *cmd = c->batch->task.requests[c->batch->task.pos].cmd;
+    return cmd->class == CLASS_KEYED && !(cmd->flags & CMD_BLOCKING) ? wideexec_run(c) : refuse(c);
 }

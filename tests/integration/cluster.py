@@ -165,7 +165,12 @@ class Cluster:
     def wait_ok(self, *numbers, seconds=30):
         """Until every group is led, as each of these nodes (all that run, if none is named) sees it."""
         for number in numbers or [n for n in self.nodes if self.running(n)]:
-            wait_for(lambda: self.info(number).get("cluster_state") == "ok" or self.still(number), seconds, lambda: f"node {number} does not come up: {self.info(number)}")
+            wait_for(lambda: self.info(number).get("cluster_state") == "ok" and not self.loads(number) or self.still(number), seconds, lambda: f"node {number} does not come up: {self.info(number)}")
+
+    def loads(self, number):
+        """It knows of leaders a moment before its clients are let in."""
+        answer = self.ask(number, "GET", SPREAD[0])
+        return isinstance(answer, Refused) and answer.code() == "LOADING"
 
     def still(self, number):
         assert self.running(number), f"node {number} has ended:\n{self.nodes[number].log()[-4000:]}"

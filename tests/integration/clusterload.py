@@ -79,11 +79,11 @@ class Link:
                 body = self.file.read(int(rest) + 2)
                 if len(body) != int(rest) + 2:
                     raise Lost("closed")
-                return body[:-2].decode()
+                return body[:-2].decode(errors="surrogateescape")
         except OSError as e:
             raise Lost(str(e))
         if mark == b"*":
-            return [self.answer() for _ in range(int(rest))]
+            return None if rest == "-1" else [self.answer() for _ in range(int(rest))]
         return int(rest) if mark == b":" else Refused(rest) if mark == b"-" else rest
 
     def ask(self, *words):

@@ -10,7 +10,7 @@
 #include "server/clusterrules.h"
 #include "server/server.h"
 
-static const char *const rule_words[] = {"relayed", "narrow", "waits", "wide", "here", "asked", "refused"};
+static const char *const rule_words[] = {"relayed", "narrow", "waits", "wide", "transaction", "here", "asked", "refused"};
 
 static enum clusterrule rule(const char *name)
 {
@@ -39,6 +39,9 @@ static void every_command_has_one_rule_and_its_row_keeps_it(void **state)
         if (r == CLUSTERRULE_RELAYED) assert_true(b->fn == a->fn && !b->needs_all);
         if (r == CLUSTERRULE_NARROW) assert_true(b->fn != a->fn && b->needs_all);
         if (r == CLUSTERRULE_WIDE) assert_true(b->class == CLASS_LOCAL && b->fn != a->fn && b->flags & CMD_NO_MULTI);
+        if (r == CLUSTERRULE_TRANSACTION) assert_true(b->class == CLASS_LOCAL && !b->each_inner);
+        bool queued = (a->class == CLASS_KEYED && r != CLUSTERRULE_REFUSED) || (r == CLUSTERRULE_HERE && a->class == CLASS_LOCAL && strcmp(a->name, "cluster") != 0) || r == CLUSTERRULE_TRANSACTION;
+        if (!queued && !(b->flags & CMD_NO_MULTI)) fail_msg("%s would be queued by MULTI", a->name);
         if (r == CLUSTERRULE_HERE && (a->flags & CMD_WRITE || a->class == CLASS_SPACE)) fail_msg("%s would change shards", a->name);
         if (r == CLUSTERRULE_ASKED) assert_true(b->class == CLASS_LOCAL && b->fn != a->fn && b->flags & CMD_NO_MULTI);
         if (r == CLUSTERRULE_REFUSED && (b->class != CLASS_LOCAL || b->fn == a->fn || b->flags & CMD_WRITE || b->keys || b->first_key)) fail_msg("%s is refused, but its row is not", a->name);
@@ -61,9 +64,10 @@ static void classes_of_commands_have_the_rules_that_the_documentation_says(void 
         {CLUSTERRULE_ASKED, {"space.set", "range.split", "range.merge"}},
         {CLUSTERRULE_NARROW, {"sort", "sort_ro", "memory"}},
         {CLUSTERRULE_WIDE, {"dbsize", "keys", "randomkey", "scan", "flushdb", "flushall", "swapdb"}},
+        {CLUSTERRULE_TRANSACTION, {"multi", "exec", "discard", "watch", "unwatch"}},
         {CLUSTERRULE_WAITS, {"blpop", "brpop", "blmove", "brpoplpush", "blmpop", "bzpopmin", "bzpopmax", "bzmpop"}},
         {CLUSTERRULE_HERE, {"ping", "select", "info", "cluster", "config", "client", "hello", "command", "shutdown", "stats.shards", "health", "wait", "space.list", "space.info", "range.map", "publish", "spublish", "subscribe", "psubscribe", "ssubscribe", "unsubscribe", "pubsub"}},
-        {CLUSTERRULE_REFUSED, {"multi", "exec", "discard", "watch", "unwatch", "range.exec", "range.move", "range.explain",
+        {CLUSTERRULE_REFUSED, {"range.exec", "range.move", "range.explain",
                                "snapshot.publish", "snapshot.export", "save", "bgsave", "bgrewriteaof", "debug"}},
     };
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
@@ -93,7 +97,6 @@ static void what_is_refused_says_so_by_its_name(void **state)
 {
     struct command_table *t = clusterrules_commands();
     CALL(t, "-ERR SAVE is not available in a cluster\r\n", "save");
-    CALL(t, "-ERR MULTI is not available in a cluster\r\n", "multi");
     CALL(t, "-ERR RANGE.MOVE is not available in a cluster\r\n", "range.move", "a", "a/b", "3");
     CALL(t, "-ERR SORT over all keys is not available in a cluster\r\n", "sort", "k", "by", "w_*");
     CALL(t, "-ERR MEMORY over all keys is not available in a cluster\r\n", "memory", "stats");
