@@ -13,6 +13,7 @@ import pytest
 
 from clusterload import Link, Lost, Refused
 from conftest import PATIENCE, SHERD, Process, clean_env
+from wire import Wire
 
 FIRST_PORT, LAST_PORT = 12000, 32000
 # Keys that are in every group: of 256 keys at random none in one of 16 groups is a chance of one in a million, and the hash's seed is another one in each cluster.
@@ -32,6 +33,13 @@ def steady_port(taken=set()):
                 continue
         taken.add(port)
         return port
+
+
+class At:
+    """What Wire wants to know of a server."""
+
+    def __init__(self, port):
+        self.port = port
 
 
 class Life(Process):
@@ -119,6 +127,9 @@ class Cluster:
                 self.kill(number)
 
     # ---- looking
+
+    def wire(self, number, protocol=2):
+        return Wire(At(self.port(number)), protocol, timeout=60 * PATIENCE)  # nothing is measured by it
 
     def port(self, number):
         return self.nodes[number].port

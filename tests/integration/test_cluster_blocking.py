@@ -9,23 +9,13 @@ import pytest
 
 from cluster import Cluster, wait_for
 from conftest import PATIENCE
-from wire import Error, Push, Wire
+from wire import Error, Push
 
-TIMEOUT = 60 * PATIENCE  # of one answer: nothing is measured here
+TIMEOUT = 60 * PATIENCE
 PASSING = ("CLUSTERDOWN", "TRYAGAIN", "UNCERTAIN", "LOADING")
 
 
-class At:
-    """What Wire wants to know of a server."""
-
-    def __init__(self, port):
-        self.port = port
-
-
 class Nodes(Cluster):
-    def wire(self, number, protocol=2):
-        return Wire(At(self.port(number)), protocol, timeout=TIMEOUT)
-
     def blocked(self, number):
         text = self.ask(number, "INFO", "clients")
         return int(text.split("blocked_clients:")[1].split()[0]) if text else -1

@@ -6,23 +6,11 @@ import pytest
 
 from cluster import SPREAD, Cluster, wait_for
 from conftest import PATIENCE
-from wire import Error, Push, Wire
-
-TIMEOUT = 60 * PATIENCE  # of one answer: nothing is measured here
-
-
-class At:
-    """What Wire wants to know of a server."""
-
-    def __init__(self, port):
-        self.port = port
+from wire import Error, Push
 
 
 class Nodes(Cluster):
     """Links between nodes come up when they come up: nothing is published in earnest before each has heard each other."""
-
-    def wire(self, number, protocol=2):
-        return Wire(At(self.port(number)), protocol, timeout=TIMEOUT)
 
     def meet(self):
         running = [n for n in self.nodes if self.running(n)]
