@@ -432,6 +432,7 @@ static void on_idle(struct relayrig_client *c)
     struct walk *w = c->role;
     struct walker *me = &w->walkers[c->conn.id];
     if (me->n) check_replies(w, me);
+    c->conn.out.len = 0; /* of one that was closed while its task was on its way */
 }
 
 static enum call_fate fate_of(struct slice reply)
