@@ -319,6 +319,9 @@ static void add_transactions(struct buf *out, const struct widetxn_info *t)
     add(out, "cluster_intents", t->intents);
 }
 
+/* Its groups are back, and it answers: the one comes a moment after the other. */
+static bool is_up(const struct server *s) { return node_is_up(s->node) && !atomic_load(&s->loading); }
+
 void clusternode_info(struct server *s, struct buf *out)
 {
     struct node_info i;
@@ -329,7 +332,7 @@ void clusternode_info(struct server *s, struct buf *out)
     relay_look(s->relay, &r);
     clusterpub_look(s, &p);
     widetxn_look(s, &t);
-    add_usual(out, &i, node_is_up(s->node) && i.groups && i.groups_led == i.groups);
+    add_usual(out, &i, is_up(s) && i.groups && i.groups_led == i.groups);
     add(out, "cluster_node_id", i.who.id);
     add(out, "cluster_nodes_alive", i.nodes_alive);
     add(out, "cluster_groups", i.groups);
@@ -349,7 +352,7 @@ void clusternode_facts(struct server *s, struct health_node_facts *out)
     struct node_info i;
     sampler_disk(s, &disk);
     node_look(s->node, &i);
-    *out = (struct health_node_facts){.up = node_is_up(s->node),
+    *out = (struct health_node_facts){.up = is_up(s),
                                       .nodes = i.nodes,
                                       .nodes_alive = i.nodes_alive,
                                       .groups = i.groups,
