@@ -68,6 +68,7 @@ typedef void metahost_ask_done(struct metahost *h, void *ctx, const struct meta_
 
 struct metahost_proposal; /* metahost_ask.c */
 struct metahost_waiter;   /* metahost_question.c */
+struct metahost_planned;
 
 struct metahost {
     uint64_t me, incarnation, now, started;
@@ -103,6 +104,7 @@ struct metahost {
 
     struct metahost_proposal *proposals[2]; /* ascending by sequence */
     struct metahost_waiter *waiters;        /* for a leadership */
+    struct metahost_planned *planned;       /* questions whose first entry is done */
     uint64_t sequence[2];
 
     bool dirty; /* something happened that a leader should look at */

@@ -19,7 +19,13 @@ struct question {
     enum metahost_question kind;
     metahost_answer *answer;
     void *ctx;
-    uint64_t deadline; /* of one that takes two entries */
+};
+
+/* One that takes two entries, of which the first is done: tick proposes the second. */
+struct metahost_planned {
+    struct metahost_planned *next;
+    struct question *q;
+    uint64_t op, deadline;
 };
 
 /* One that waits for a leadership. */
@@ -100,9 +106,16 @@ static void ask_state(struct metahost *h, const struct question *q, struct metac
 
 static void question_planned(struct metahost *h, void *ctx, const struct meta_result *r)
 {
-    struct question *q = ctx;
-    if (r && r->code == META_DONE) metahost_spaces_finish(h, r->id, h->now < q->deadline ? (uint32_t)(q->deadline - h->now) : 1, question_done, q);
-    else question_done(h, q, r);
+    struct metahost_planned *p = ctx;
+    if (r && r->code == META_DONE) {
+        p->op = r->id;
+        p->next = h->planned;
+        h->planned = p;
+        h->dirty = true;
+    } else {
+        question_done(h, p->q, r);
+        mem_free(p);
+    }
 }
 
 static void ask_space(struct metahost *h, const struct question *q, const struct slice *argv, uint32_t timeout_ms)
@@ -117,9 +130,9 @@ static void ask_space(struct metahost *h, const struct question *q, const struct
     } else if (is_so) {
         answer(q, 0, "%s", "");
     } else {
-        struct question *asked = mem_dup(q, sizeof *q);
-        asked->deadline = h->now + timeout_ms;
-        metahost_ask_propose(h, &e, METAHOST_ASK_QUESTION, 0, timeout_ms, question_planned, asked);
+        struct metahost_planned *p = mem_zalloc(sizeof *p);
+        *p = (struct metahost_planned){.q = mem_dup(q, sizeof *q), .deadline = h->now + timeout_ms};
+        metahost_ask_propose(h, &e, METAHOST_ASK_QUESTION, 0, timeout_ms, question_planned, p);
     }
 }
 
@@ -299,12 +312,24 @@ static bool tick_waiter(struct metahost *h, struct metahost_waiter **at)
 
 void metahost_question_tick(struct metahost *h)
 {
+    while (h->planned) {
+        struct metahost_planned *p = h->planned;
+        h->planned = p->next;
+        metahost_spaces_finish(h, p->op, h->now < p->deadline ? (uint32_t)(p->deadline - h->now) : 1, question_done, p->q);
+        mem_free(p);
+    }
     for (struct metahost_waiter **at = &h->waiters; *at;)
         if (!tick_waiter(h, at)) at = &(*at)->next;
 }
 
 void metahost_question_fini(struct metahost *h)
 {
+    while (h->planned) {
+        struct metahost_planned *p = h->planned;
+        h->planned = p->next;
+        question_done(h, p->q, NULL);
+        mem_free(p);
+    }
     while (h->waiters) {
         struct metahost_waiter *w = h->waiters;
         h->waiters = w->next;
