@@ -225,7 +225,6 @@ static void add_fetch(struct txn *t, uint32_t group)
     for (uint32_t i = 0; i < t->n_keys; i++) n += t->keys[i].group == group;
     t->groups[group].touched = true;
     add_request(t, group, "txn.fetch");
-    txnask_word(&t->ask, SLICE("NOWAIT"));
     txnask_number(&t->ask, n);
     for (uint32_t i = 0; i < t->n_keys; i++) {
         const struct key *k = &t->keys[i];

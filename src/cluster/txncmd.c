@@ -332,15 +332,6 @@ static bool take_want(struct args *a, struct want *out)
     return true;
 }
 
-/* The head of a fetch; the wants follow. */
-static bool take_fetch(struct args *a, bool *waits, uint32_t *n)
-{
-    struct slice word;
-    if (!take(a, &word)) return false;
-    *waits = slice_is(word, "wait");
-    return (*waits || slice_is(word, "nowait")) && take_count(a, 3, n);
-}
-
 static bool are_wants(struct args a, uint32_t n)
 {
     struct want want;
@@ -417,11 +408,10 @@ static bool are_wants_here(const struct call *c, struct args a, uint32_t n)
 static void cmd_fetch(struct exec *x)
 {
     struct call c;
-    bool waits;
     uint32_t n;
     if (!begin(x, true, &c)) return;
     enum intents_state state = intents_state(c.intents, c.id);
-    if (!take_fetch(&c.args, &waits, &n) || n == 0 || !are_wants(c.args, n)) answer_senseless(x);
+    if (!take_count(&c.args, 3, &n) || n == 0 || !are_wants(c.args, n)) answer_senseless(x);
     else if (!are_wants_here(&c, c.args, n)) answer_not_here(x);
     else if (state != INTENTS_NONE && state != INTENTS_RESERVED) answer_gone(x);
     else if (!can_have_all(c.intents, c.id, c.args, n)) reply_error(&x->out, "TXNBUSY a key is taken by another transaction");
@@ -670,16 +660,6 @@ static bool admits_run(struct admission *to, const struct command_table *t, stru
     return true;
 }
 
-static bool admits_fetch(const struct admission *to, struct args a)
-{
-    struct slice id;
-    bool waits;
-    uint32_t n;
-    if (!take(&a, &id) || !take_fetch(&a, &waits, &n) || !waits || !are_wants(a, n)) return true;
-    enum intents_state state = intents_state(to->intents, id);
-    return (state != INTENTS_NONE && state != INTENTS_RESERVED) || can_have_all(to->intents, id, a, n);
-}
-
 static bool admits_digest(const struct admission *to, struct args a)
 {
     struct slice key;
@@ -693,7 +673,6 @@ bool txncmd_admits(struct intents *n, const struct command_table *t, const struc
     struct admission to = {n, db};
     struct args a = {argv, argc, 1};
     if (c->fn == cmd_run) return admits_run(&to, t, a);
-    if (c->fn == cmd_fetch) return admits_fetch(&to, a);
     if (c->fn == cmd_digest) return admits_digest(&to, a);
     if (c->flags & CMD_ALL_KEYS || c->class == CLASS_SPACE) return intents_allows_all(n, c->flags & CMD_WRITE ? INTENTS_WRITES : INTENTS_READS); /* any key may be among its own */
     return all_keys(c, argv, argc, is_allowed, &to);
@@ -708,7 +687,7 @@ bool txncmd_admits(struct intents *n, const struct command_table *t, const struc
 static const struct command rows[] = {
     {.name = "txn.digest", .fn = cmd_digest, .arity = -2, .flags = READ, OF_GROUP, .summary = "Digests of keys, for WATCH.", .args = "key [key ...]"},
     {.name = "txn.run", .fn = cmd_run, .arity = -3, .flags = WRITE, OF_GROUP, .summary = "A transaction within the group.", .args = "nchecks [db key digest ...] ncommands [db argc arg ...]"},
-    {.name = "txn.fetch", .fn = cmd_fetch, .arity = -7, .flags = READ, OF_GROUP, .summary = "Reserves keys, and gives their entries.", .args = "id <WAIT | NOWAIT> nkeys db use key [db use key ...]"},
+    {.name = "txn.fetch", .fn = cmd_fetch, .arity = -6, .flags = READ, OF_GROUP, .summary = "Reserves keys, and gives their entries.", .args = "id nkeys db use key [db use key ...]"},
     {.name = "txn.done", .fn = cmd_done, .arity = 3, .flags = READ, OF_GROUP, .summary = "Gives reservations back that were held to this moment.", .args = "id token"},
     {.name = "txn.prepare", .fn = cmd_prepare, .arity = 5, .flags = WRITE, OF_GROUP, .summary = "Makes reservations an intent.", .args = "id token decider ops"},
     {.name = "txn.decide", .fn = cmd_decide, .arity = -5, .flags = WRITE, OF_GROUP, .summary = "Decides a transaction.", .args = "id token ngroups [group ...] ops"},

@@ -8,9 +8,9 @@
  *   txn.digest key ...                                a read: an array of digests of the keys' values and times of expiry, 16 bytes each; of no key: empty
  *   txn.run NCHECKS (db key digest)* NCOMMANDS (db argc arg*)*
  *                                                     a write: EXEC within one group. If a digest is another now: a null array, and nothing is done; else the array of replies. One that may not run so: -ERR, and nothing is done
- *   txn.fetch ID WAIT|NOWAIT NKEYS (db use key)*      a read: reserves all of the keys, or none; again: what is held stays, with its token. An array: TOKEN, then for each key its entry as dump/dumpfile writes it, or null.
+ *   txn.fetch ID NKEYS (db use key)*                  a read: reserves all of the keys, or none; again: what is held stays, with its token. An array: TOKEN, then for each key its entry as dump/dumpfile writes it, or null.
  *                                                     use: r, to read; w, to read and write; e and k likewise, if all there is to know is whether the key exists, its type and expiry: its value is another one then
- *                                                     taken by others: -TXNBUSY, or (WAIT) it bounces until it is not. -TXNGONE: it was prepared or decided here before
+ *                                                     taken by others: -TXNBUSY. -TXNGONE: it was prepared or decided here before
  *   txn.done ID TOKEN                                 a read: of a transaction that wrote nothing. +OK: its reservations were held to this moment, and now they are not. -TXNGONE: they were not
  *   txn.prepare ID TOKEN DECIDER OPS                  a write: the reservations become an intent. +OK, also if there is that intent already; -TXNGONE
  *   txn.decide ID TOKEN NGROUPS group* OPS            a write, in the deciding group: applies its ops; from now on the transaction has happened, and these groups must hear of it. +OK, also if it is decided already; -TXNGONE
@@ -40,7 +40,7 @@ struct intents;
 
 extern const struct command_family txncmd_family;
 
-/* Whether a request of the group may run now: no lock of a transaction (there are some) is in the way of what it does to its keys. These commands, too, may have to wait: run and digest as others do, fetch as it says itself. */
+/* Whether a request of the group may run now: no lock of a transaction (there are some) is in the way of what it does to its keys. These commands, too, may have to wait: run and digest, as others do. */
 bool txncmd_admits(struct intents *n, const struct command_table *t, const struct command *c, const struct slice *argv, uint32_t argc, uint16_t db);
 
 void txncmd_add_op(struct buf *ops, struct slice op);

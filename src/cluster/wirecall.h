@@ -22,7 +22,7 @@ enum wirecall_status {
 
 struct wirecall_request {
     uint64_t id;           /* of the answer; the asker's choice, one at a time per connection */
-    uint64_t session, seq; /* of the client whose command it is: a repetition is applied once; session 0: not to be remembered */
+    uint64_t session, seq; /* of the client whose command it is, for knowing a repetition: nobody does yet, and both are 0 */
     uint64_t range, generation; /* the fence */
     uint32_t flags;        /* the caller's */
     uint32_t timeout_ms;   /* after which nobody waits for the answer */

@@ -208,17 +208,23 @@ class Cluster:
         return done.stdout
 
 
-@pytest.fixture
-def make_cluster(processes):
+def maker(processes, kind, ready=lambda c: None):
+    """What a fixture yields to make clusters of some kind; they end with the test."""
     made = []
 
     def make(**options):
-        made.append(Cluster(processes, **options))
+        made.append(kind(processes, **options))
+        ready(made[-1])
         return made[-1]
 
     yield make
     for c in made:
         c.end()
+
+
+@pytest.fixture
+def make_cluster(processes):
+    yield from maker(processes, Cluster)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from cluster import Cluster, wait_for
+from cluster import Cluster, maker, wait_for
 from conftest import PATIENCE
 from wire import Error, Push
 
@@ -64,15 +64,7 @@ class Nodes(Cluster):
 
 @pytest.fixture
 def make_nodes(processes):
-    made = []
-
-    def make(**options):
-        made.append(Nodes(processes, **options))
-        return made[-1]
-
-    yield make
-    for c in made:
-        c.end()
+    yield from maker(processes, Nodes)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from cluster import SPREAD, Cluster, wait_for
+from cluster import SPREAD, Cluster, maker, wait_for
 from conftest import PATIENCE
 from wire import Error, Push
 
@@ -32,16 +32,7 @@ class Nodes(Cluster):
 
 @pytest.fixture
 def make_nodes(processes):
-    made = []
-
-    def make(**options):
-        made.append(Nodes(processes, **options))
-        made[-1].meet()
-        return made[-1]
-
-    yield make
-    for c in made:
-        c.end()
+    yield from maker(processes, Nodes, Nodes.meet)
 
 
 @pytest.fixture

@@ -147,7 +147,7 @@ static void end_with(struct desk *d, enum txn_outcome o)
 static void it_fetches_prepares_decides_commits_and_forgets(void **state)
 {
     struct desk *d = started();
-    expect_sent(d, "3 txn.fetch name.000 NOWAIT 2 0 w b 1 r c; 5 txn.fetch name.000 NOWAIT 1 0 w a");
+    expect_sent(d, "3 txn.fetch name.000 2 0 w b 1 r c; 5 txn.fetch name.000 1 0 w a");
     fetch(d);
     expect_sent(d, "5 txn.prepare name.000 " TOKEN " 3 ");
     reply(d, OK, NULL);

@@ -262,7 +262,7 @@ static const char *next_line(const char *p) { return strstr(p, "\r\n") + 2; }
 static struct slice fetch(uint32_t group, const char *id, char use, const char *key, char token[TXNCMD_TOKEN_BYTES + 1])
 {
     char text[128];
-    snprintf(text, sizeof text, "txn.fetch %s NOWAIT 1 0 %c %s", id, use, key);
+    snprintf(text, sizeof text, "txn.fetch %s 1 0 %c %s", id, use, key);
     struct hold h = ask(group, NULL, text);
     assert_false(h.bounced);
     settle();
@@ -397,12 +397,12 @@ static void transactions_that_only_read_a_key_share_it(void **state)
     const char *key = sc.keys[A][0];
     fetch(A, "t1", 'r', key, first);
     fetch(A, "t2", 'r', key, second);
-    SAY(A, BUSY, "txn.fetch t3 NOWAIT 1 0 w %s", key);
-    SAY(A, BUSY, "txn.fetch t1 NOWAIT 1 0 w %s", key); /* nor one of the two */
+    SAY(A, BUSY, "txn.fetch t3 1 0 w %s", key);
+    SAY(A, BUSY, "txn.fetch t1 1 0 w %s", key); /* nor one of the two */
     SAY(A, "+OK\r\n", "txn.done t2 %s", second);
     fetch(A, "t1", 'w', key, second);
     assert_string_equal(first, second);
-    SAY(A, BUSY, "txn.fetch t2 NOWAIT 1 0 r %s", key);
+    SAY(A, BUSY, "txn.fetch t2 1 0 r %s", key);
     prepare(A, "t1", first, SLICE(""), "+OK\r\n");
     SAY(A, "+OK\r\n", "txn.drop t1");
 }
@@ -422,16 +422,15 @@ static void one_who_reads_keeps_only_writers_out_when_it_is_prepared(void **stat
     SAY(A, ":1\r\n", "del %s", key);
 }
 
-static void a_fetch_that_waits_bounces_until_the_key_is_free(void **state)
+static void a_fetch_has_all_of_its_keys_or_none(void **state)
 {
     char token[TXNCMD_TOKEN_BYTES + 1], text[128];
     const char *key = sc.keys[A][0], *other = sc.keys[A][1];
     fetch(A, "t1", 'w', key, token);
-    BOUNCES(A, "txn.fetch t2 WAIT 2 0 r %s 0 r %s", other, key);
-    SAY(A, BUSY, "txn.fetch t2 NOWAIT 2 0 r %s 0 r %s", other, key);
-    SAY(A, "+OK\r\n", "set %s v", other); /* all or none */
+    SAY(A, BUSY, "txn.fetch t2 2 0 r %s 0 r %s", other, key);
+    SAY(A, "+OK\r\n", "set %s v", other);
     SAY(A, "+OK\r\n", "txn.done t1 %s", token);
-    snprintf(text, sizeof text, "txn.fetch t2 WAIT 2 0 r %s 0 r %s", other, key);
+    snprintf(text, sizeof text, "txn.fetch t2 2 0 r %s 0 r %s", other, key);
     assert_false(ask(A, NULL, text).bounced);
     assert_true(intents_has(intents_of(A), SLICE("t2"), 0, slice_str(key), INTENTS_READS));
     SAY(A, "+OK\r\n", "txn.drop t2");
@@ -445,7 +444,7 @@ static void whoever_changes_all_keys_waits_for_transactions_and_those_for_it(voi
     fetch(A, "t1", 'r', key, token);
     SAY(A, ":1\r\n", "group.dbsize");
     BOUNCES(A, "group.flushall");
-    SAY(A, BUSY, "txn.fetch t2 NOWAIT 1 0 r %s", sc.keys[A][1]); /* or its turn might never come */
+    SAY(A, BUSY, "txn.fetch t2 1 0 r %s", sc.keys[A][1]); /* or its turn might never come */
     prepare(A, "t1", token, SLICE(""), "+OK\r\n");
     BOUNCES(A, "group.flushdb");
     SAY(A, "+OK\r\n", "txn.drop t1");
@@ -478,7 +477,7 @@ static void a_late_copy_of_a_fetch_renews_nothing(void **state)
     fetch(B, "t1", 'w', h.key[B], late);
     assert_string_not_equal(h.token[B], late);
     decide(B, "t1", h.token[B], buf_slice(&h.ops[B]), GONE);
-    SAY(A, GONE, "txn.fetch t1 NOWAIT 1 0 w %s", h.key[A]);
+    SAY(A, GONE, "txn.fetch t1 1 0 w %s", h.key[A]);
     SAY(A, "+OK\r\n", "txn.drop t1");
     SAY(B, "+OK\r\n", "txn.drop t1");
     half_fini(&h);
@@ -489,7 +488,7 @@ static void without_a_map_nobody_knows_whose_keys_they_are(void **state)
     struct route *route = &sc.rig->engine->route;
     const struct space_map *m = route_map(route);
     atomic_store(&route->map, NULL);
-    struct hold h = ask(A, NULL, "txn.fetch t1 NOWAIT 1 0 r k");
+    struct hold h = ask(A, NULL, "txn.fetch t1 1 0 r k");
     atomic_store(&route->map, m);
     assert_true(h.bounced);
 }
@@ -791,7 +790,7 @@ static void what_is_old_is_listed_and_a_settled_decision_stays_for_who_may_ask(v
 static void nonsense_is_refused(void **state)
 {
     static const char *const lines[] = {
-        "txn.fetch t1 MAYBE 1 0 r k", "txn.fetch t1 NOWAIT 2 0 r k",        "txn.fetch t1 NOWAIT 1 16 r k", "txn.fetch t1 NOWAIT 1 0 x k",  "txn.fetch t1 NOWAIT 0 0 r k", "txn.fetch t1 NOWAIT 4294967295 0 r k",
+        "txn.fetch t1 MAYBE 0 r k", "txn.fetch t1 2 0 r k",        "txn.fetch t1 1 16 r k", "txn.fetch t1 1 0 x k",  "txn.fetch t1 0 0 r k", "txn.fetch t1 4294967295 0 r k",
         "txn.run x 0",                "txn.run 0 1 0 9 get k",              "txn.run 4294967295 0 k d",     "txn.run 0 1 99 2 get k",       "txn.prepare t1 x 16384 ops",  "txn.decide t1 x 2 1 ops",
         "txn.decide t1 x 1 99999 o",  "txn.decide t1 x 4294967295 1 2 ops", "txn.list x",
     };
@@ -800,7 +799,7 @@ static void nonsense_is_refused(void **state)
         assert_memory_equal(sc.out.p, "-ERR the arguments of txn.", 26);
     }
     SAY(A, "-ERR that is no name of a transaction\r\n", "txn.ask a/b");
-    SAY(A, "-TRYAGAIN a key is not in this group\r\n", "txn.fetch t1 NOWAIT 1 0 r %s", sc.keys[B][0]);
+    SAY(A, "-TRYAGAIN a key is not in this group\r\n", "txn.fetch t1 1 0 r %s", sc.keys[B][0]);
     assert_false(intents_any(intents_of(A)));
 }
 
@@ -812,7 +811,7 @@ int main(void)
         TEST(a_reservation_keeps_writers_out_and_lets_readers_pass),
         TEST(transactions_that_only_read_a_key_share_it),
         TEST(one_who_reads_keeps_only_writers_out_when_it_is_prepared),
-        TEST(a_fetch_that_waits_bounces_until_the_key_is_free),
+        TEST(a_fetch_has_all_of_its_keys_or_none),
         TEST(whoever_changes_all_keys_waits_for_transactions_and_those_for_it),
         TEST(what_is_too_old_makes_way_and_cannot_be_used_any_more),
         TEST(a_late_copy_of_a_fetch_renews_nothing),

@@ -172,13 +172,13 @@ static bool is_taken(struct bank *b, struct group *g, struct slice id, uint32_t 
 static void fetch(struct bank *b, struct group *g, const struct slice *argv, uint32_t argc, struct reply *out)
 {
     struct lock *l = find(g, argv[1]);
-    uint32_t n = (uint32_t)number_of(argv[3]);
+    uint32_t n = (uint32_t)number_of(argv[2]);
     if (l && l->state != LOCK_RESERVED) {
         reply_error(out, "TXNGONE prepared");
         return;
     }
     for (uint32_t i = 0; i < n; i++)
-        if (is_taken(b, g, argv[1], (uint32_t)(argv[6 + 3 * i].p[1] - '0'), argv[5 + 3 * i].p[0])) {
+        if (is_taken(b, g, argv[1], (uint32_t)(argv[5 + 3 * i].p[1] - '0'), argv[4 + 3 * i].p[0])) {
             reply_error(out, "TXNBUSY taken");
             return;
         }
@@ -194,8 +194,8 @@ static void fetch(struct bank *b, struct group *g, const struct slice *argv, uin
     reply_array(out, n + 1);
     reply_bulk_str(out, token);
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t account = (uint32_t)(argv[6 + 3 * i].p[1] - '0');
-        l->uses[account] = argv[5 + 3 * i].p[0];
+        uint32_t account = (uint32_t)(argv[5 + 3 * i].p[1] - '0');
+        l->uses[account] = argv[4 + 3 * i].p[0];
         reply_bulk_i64(out, b->money[account]);
     }
 }
