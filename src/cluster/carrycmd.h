@@ -1,0 +1,27 @@
+/* The group's own commands of carrying keys (docs/decisions/023): what a driver (cluster/mover.h) asks of a group. Each runs under the seat's token on the leader, as any command does. Replies are RESP2; all can be repeated.
+ *
+ *   OP     the operation's number
+ *   TERM   the driver's: a lower one than the group has heard is refused: -CARRYOLD
+ *   BOUND  "-": before all keys. "+": behind all. "(KEY" : before KEY, any bytes
+ *   ENTRY  as dump/dumpfile writes it, with its database
+ *
+ *   carry.begin OP TERM PLAN              a write: this group has a part in it (holding_plan_encode). An array: low, gone, high as BOUNDs. Of an operation that it has: the higher TERM is noted, and where it stands is told
+ *   carry.measure OP KEYS BYTES           a read: a BOUND: where a slice from high on would end that has at most so many of this group's keys and about so many bytes, at least one key. "+": all that is left.
+ *                                         -CARRYBUSY: the key space is not in order yet
+ *   carry.freeze OP TERM BOUND            a write: drops what was given out before and is another group's by the new side, and gives out what is below BOUND. high = BOUND. An array: for each target group but this one
+ *                                         (group, (ENTRY*), LOCKS), also if that has nothing. With BOUND = high: the same again
+ *                                         -CARRYBUSY: intents on keys of the slice, or a command over all keys that waits: nothing happened
+ *   carry.take OP TERM BOUND (ENTRY*) LOCKS ...   a write: entries and locks of one source or several are put in place, low = BOUND. The number of entries goes before them (see carrycmd.c). With BOUND <= low: nothing is left to do
+ *   carry.drop OP TERM                    a write: what was given out has arrived everywhere: it is dropped, gone = high
+ *   carry.end OP TERM VERSION             a write: drops what is left over and the record; own/map becomes VERSION if it was lower. Of an operation that the group does not have: +OK
+ *
+ * -CARRYNONE: the group has no such operation (and it was no begin and no end). */
+#pragma once
+#include "command/command.h"
+
+enum {
+    CARRYCMD_KEYS = 512, /* of a slice, in each source */
+    CARRYCMD_BYTES = 512 * 1024,
+};
+
+extern const struct command_family carrycmd_family;
