@@ -1,19 +1,22 @@
 /* The group's own commands of carrying keys (docs/decisions/023): what a driver (cluster/mover.h) asks of a group. Each runs under the seat's token on the leader, as any command does. Replies are RESP2; all can be repeated.
  *
- *   OP     the operation's number
- *   TERM   the driver's: a lower one than the group has heard is refused: -CARRYOLD
- *   BOUND  "-": before all keys. "+": behind all. "(KEY" : before KEY, any bytes
- *   ENTRY  as dump/dumpfile writes it, with its database
+ *   OP       the operation's number
+ *   TERM     the driver's: a lower one than the group has heard is refused: -CARRYOLD
+ *   BOUND    "-": before all keys. "+": behind all. "(KEY" : before KEY, any bytes
+ *   ENTRY    as dump/dumpfile writes it, with its database
+ *   VERSION  of the cluster's map
  *
- *   carry.begin OP TERM PLAN              a write: this group has a part in it (holding_plan_encode). An array: low, gone, high as BOUNDs. Of an operation that it has: the higher TERM is noted, and where it stands is told
+ *   carry.begin OP TERM VERSION PLAN      a write: this group has a part in it (holding_plan_encode), which was under way at this version. An array: low, gone, high as BOUNDs. Of an operation that it has: the higher TERM is noted,
+ *                                         and where it stands is told. Of one that it has not, with a VERSION below own/map: -CARRYLATE: a late copy perhaps, of an operation that has ended; who knows better says it with a newer map
  *   carry.measure OP KEYS BYTES           a read: a BOUND: where a slice from high on would end that has at most so many of this group's keys and about so many bytes, at least one key. "+": all that is left.
  *                                         -CARRYBUSY: the key space is not in order yet
  *   carry.freeze OP TERM BOUND            a write: drops what was given out before and is another group's by the new side, and gives out what is below BOUND. high = BOUND. An array: for each target group but this one
- *                                         (group, (ENTRY*), LOCKS), also if that has nothing. With BOUND = high: the same again
- *                                         -CARRYBUSY: intents on keys of the slice, or a command over all keys that waits: nothing happened
- *   carry.take OP TERM BOUND (ENTRY*) LOCKS ...   a write: entries and locks of one source or several are put in place, low = BOUND. The number of entries goes before them (see carrycmd.c). With BOUND <= low: nothing is left to do
- *   carry.drop OP TERM                    a write: what was given out has arrived everywhere: it is dropped, gone = high
- *   carry.end OP TERM VERSION             a write: drops what is left over and the record; own/map becomes VERSION if it was lower. Of an operation that the group does not have: +OK
+ *                                         an array of three: group, (ENTRY*), LOCKS, also if that has nothing. With BOUND = high: the same again
+ *                                         -CARRYBUSY: intents on keys of the slice, or a command over all keys that waits: nothing happened. With BOUND < high, a late copy: -CARRYOLD
+ *   carry.take OP TERM BOUND NPARTS (NENTRIES ENTRY* LOCKS)*
+ *                                         a write: entries and locks, a part for each source, are put in place, low = BOUND. With BOUND <= low: nothing is left to do. +OK
+ *   carry.drop OP TERM BOUND              a write: what is below BOUND has arrived everywhere: if high is BOUND, what was given out is dropped, and gone = high; else nothing is. +OK
+ *   carry.end OP TERM VERSION             a write: drops what is left over and the record; own/map becomes VERSION if it was lower. Of an operation that the group does not have: +OK, and nothing else
  *
  * -CARRYNONE: the group has no such operation (and it was no begin and no end). */
 #pragma once
