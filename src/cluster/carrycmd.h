@@ -1,13 +1,15 @@
-/* The group's own commands of carrying keys (docs/decisions/023): what a driver (cluster/mover.h) asks of a group. Each runs under the seat's token on the leader, as any command does. Replies are RESP2; all can be repeated.
+/* The group's own commands of carrying keys (docs/decisions/023): what a driver (cluster/mover.h) asks of a group. Each runs under the seat's token on the leader, as any command does; what it changes is one entry of the group's log. Replies are RESP2; all can be repeated.
  *
  *   OP       the operation's number
  *   TERM     the driver's: a lower one than the group has heard is refused: -CARRYOLD
  *   BOUND    "-": before all keys. "+": behind all. "(KEY" : before KEY, any bytes
  *   ENTRY    as dump/dumpfile writes it, with its database
+ *   LOCKS    the locks on what is carried, and the counter behind their tokens: opaque, given on as it came
  *   VERSION  of the cluster's map
  *
  *   carry.begin OP TERM VERSION PLAN      a write: this group has a part in it (holding_plan_encode), which was under way at this version. An array: low, gone, high as BOUNDs. Of an operation that it has: the higher TERM is noted,
  *                                         and where it stands is told. Of one that it has not, with a VERSION below own/map: -CARRYLATE: a late copy perhaps, of an operation that has ended; who knows better says it with a newer map
+ *                                         -CARRYBUSY: another operation on some of these keys has not ended here. It is over, or this one were not: it must be told so (carry.list)
  *   carry.measure OP KEYS BYTES           a read: a BOUND: where a slice from high on would end that has at most so many of this group's keys and about so many bytes, at least one key. "+": all that is left.
  *                                         -CARRYBUSY: the key space is not in order yet
  *   carry.freeze OP TERM BOUND            a write: drops what was given out before and is another group's by the new side, and gives out what is below BOUND. high = BOUND. An array: for each target group but this one
@@ -16,9 +18,12 @@
  *   carry.take OP TERM BOUND NPARTS (NENTRIES ENTRY* LOCKS)*
  *                                         a write: entries and locks, a part for each source, are put in place, low = BOUND. With BOUND <= low: nothing is left to do. +OK
  *   carry.drop OP TERM BOUND              a write: what is below BOUND has arrived everywhere: if high is BOUND, what was given out is dropped, and gone = high; else nothing is. +OK
- *   carry.end OP TERM VERSION             a write: drops what is left over and the record; own/map becomes VERSION if it was lower. Of an operation that the group does not have: +OK, and nothing else
+ *   carry.end OP TERM VERSION             a write: drops what is left over and the record; own/map becomes VERSION if it was lower. +OK, also of an operation that the group does not have: then a begin that comes late is refused
+ *   carry.list                            a read: the numbers of the operations that the group has, ascending
  *
- * -CARRYNONE: the group has no such operation (and it was no begin and no end). */
+ * -CARRYNONE: the group has no such operation (and it was no begin and no end). -CARRYBUSY, of any of them: the map that the leader's node has is older than own/map.
+ *
+ * The driver's part: a slice has one bound, the same for all groups, and the same when something is repeated; no take before all sources have answered, no next freeze before all targets have. */
 #pragma once
 #include "command/command.h"
 
