@@ -1,6 +1,7 @@
 /* All numbers little endian.
  *
- *     intent     version u8 = 1, 3 bytes of 0, decider u32, number of keys u32; each key: db u8, use u8 (0 reads, 1 writes), 2 bytes of 0, length u32, bytes; then ops to the end, as cluster/seatentry.h gathers them
+ *     intent     version u8 = 1, 3 bytes of 0, decider u32, number of keys and spans u32; each key: db u8, use u8 (0 reads, 1 writes), 2 bytes of 0, length u32, bytes;
+ *                each span: db u8, 2 u8, 2 bytes of 0, length u32, bytes (cluster/intentspan.h); then ops to the end, as cluster/seatentry.h gathers them
  *     decision   version u8 = 1, 3 bytes of 0, number of groups u32; each group: u32
  *
  * Keys of records: txn/i/<id> and txn/d/<id>. */
@@ -10,9 +11,11 @@
 #include "cluster/meta.h"
 #include "cluster/seatentry.h"
 #include "log/opcode.h"
+#include "route/spacelock.h"
 #include "store/store.h"
 
 enum { VERSION = 1, INTENT_HEAD = 12, KEY_HEAD = 8, DECISION_HEAD = 8 };
+enum { READS, WRITES, SPAN };
 
 static const char head[4] = {VERSION};
 
@@ -35,51 +38,81 @@ struct slice intentcode_id(struct slice key, struct slice space)
 
 /* ---- intents */
 
-void intentcode_begin(struct buf *out, uint32_t decider, uint32_t n_keys)
+void intentcode_begin(struct buf *out, uint32_t decider, uint32_t n)
 {
     buf_add(out, head, sizeof head);
     le_add_u32(out, decider);
-    le_add_u32(out, n_keys);
+    le_add_u32(out, n);
+}
+
+static void add_head(struct buf *out, uint16_t db, char kind, size_t n)
+{
+    const char first[4] = {(char)db, kind};
+    CHECK(db <= STORE_SYSTEM_DB && n <= UINT32_MAX);
+    buf_add(out, first, sizeof first);
+    le_add_u32(out, (uint32_t)n);
 }
 
 void intentcode_add_key(struct buf *out, const struct intents_key *k)
 {
-    const char first[4] = {(char)k->db, k->use == INTENTS_WRITES};
-    CHECK(k->db < STORE_DBS && k->key.n <= UINT32_MAX);
-    buf_add(out, first, sizeof first);
-    le_add_u32(out, (uint32_t)k->key.n);
+    add_head(out, k->db, k->use == INTENTS_WRITES ? WRITES : READS, k->key.n);
     buf_add_slice(out, k->key);
+}
+
+void intentcode_add_span(struct buf *out, const struct intentspan *s)
+{
+    struct buf bytes = {0};
+    intentspan_add(&bytes, s);
+    add_head(out, s->db, SPAN, bytes.len);
+    buf_add_slice(out, buf_slice(&bytes));
+    buf_fini(&bytes);
 }
 
 void intentcode_end(struct buf *out, struct slice ops) { buf_add_slice(out, ops); }
 
-/* Whether a key is at the beginning of the bytes. */
-static bool is_key(struct slice in)
+/* Takes the bytes of what is of one of these kinds. */
+static bool take(struct slice *in, char first, char last, uint16_t *db, char *kind, struct slice *bytes)
 {
-    if (in.n < KEY_HEAD || (uint8_t)in.p[0] >= STORE_DBS || (in.p[1] & ~1) || in.p[2] || in.p[3]) return false;
-    return le_u32(in.p + 4) <= in.n - KEY_HEAD;
+    if (in->n < KEY_HEAD || (uint8_t)in->p[0] > STORE_SYSTEM_DB || in->p[1] < first || in->p[1] > last || in->p[2] || in->p[3]) return false;
+    size_t n = le_u32(in->p + 4);
+    if (n > in->n - KEY_HEAD) return false;
+    *db = (uint8_t)in->p[0];
+    *kind = in->p[1];
+    *bytes = slice_of(in->p + KEY_HEAD, n);
+    *in = slice_of(in->p + KEY_HEAD + n, in->n - KEY_HEAD - n);
+    return true;
 }
 
 bool intentcode_next_key(struct slice *keys, struct intents_key *k)
 {
-    if (!is_key(*keys)) return false;
-    size_t n = le_u32(keys->p + 4);
-    *k = (struct intents_key){.db = (uint8_t)keys->p[0], .use = keys->p[1] ? INTENTS_WRITES : INTENTS_READS, .key = slice_of(keys->p + KEY_HEAD, n)};
-    *keys = slice_of(keys->p + KEY_HEAD + n, keys->n - KEY_HEAD - n);
+    char kind;
+    if (!take(keys, READS, WRITES, &k->db, &kind, &k->key)) return false;
+    k->use = kind == WRITES ? INTENTS_WRITES : INTENTS_READS;
     return true;
+}
+
+bool intentcode_next_span(struct slice *spans, struct intentspan *s)
+{
+    char kind;
+    struct slice bytes;
+    return take(spans, SPAN, SPAN, &s->db, &kind, &bytes) && intentspan_read(bytes, s);
 }
 
 bool intentcode_read(struct slice record, struct intentcode *out)
 {
     struct intents_key k;
+    struct intentspan s;
+    uint32_t n = 0;
     if (record.n < INTENT_HEAD || memcmp(record.p, head, sizeof head) != 0) return false;
-    *out = (struct intentcode){.decider = le_u32(record.p + 4), .n_keys = le_u32(record.p + 8)};
+    *out = (struct intentcode){.decider = le_u32(record.p + 4), .n = le_u32(record.p + 8)};
     struct slice keys = slice_of(record.p + INTENT_HEAD, record.n - INTENT_HEAD), rest = keys;
-    for (uint32_t i = 0; i < out->n_keys; i++)
-        if (!intentcode_next_key(&rest, &k)) return false;
+    while (n < out->n && intentcode_next_key(&rest, &k)) n++;
     out->keys = slice_of(keys.p, keys.n - rest.n);
+    struct slice spans = rest;
+    while (n < out->n && intentcode_next_span(&rest, &s)) n++;
+    out->spans = slice_of(spans.p, spans.n - rest.n);
     out->ops = rest;
-    return out->decider < META_GROUPS_MAX && intentcode_are_ops(rest);
+    return n == out->n && out->decider < META_GROUPS_MAX && intentcode_are_ops(rest);
 }
 
 /* ---- decisions */
@@ -105,12 +138,19 @@ uint32_t intentcode_group(struct slice record, uint32_t i) { return le_u32(recor
 
 /* ---- ops */
 
+static bool is_of_lock(const struct op *op)
+{
+    struct slice name;
+    uint64_t token;
+    return op->db == STORE_SYSTEM_DB && (op->kind == OP_SET || op->kind == OP_DEL) && (slice_eq(op->key, spacelock_counter) || spacelock_key_parse(op->key, &name, &token));
+}
+
 bool intentcode_are_ops(struct slice ops)
 {
     struct opcode_scratch scratch = {0};
     struct op op;
     bool bad = false, fine = true;
-    while (fine && seatentry_next_op(&ops, &scratch, &op, &bad)) fine = op.db < STORE_DBS && op.kind != OP_FLUSH && op.kind != OP_SWAP;
+    while (fine && seatentry_next_op(&ops, &scratch, &op, &bad)) fine = (op.db < STORE_DBS && op.kind != OP_FLUSH && op.kind != OP_SWAP) || is_of_lock(&op);
     opcode_scratch_fini(&scratch);
     return fine && !bad;
 }

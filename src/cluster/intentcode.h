@@ -17,18 +17,21 @@ bool intentcode_is_id(struct slice id);
 void intentcode_key(struct buf *out, struct slice space, struct slice id);
 struct slice intentcode_id(struct slice key, struct slice space); /* of a key in that space */
 
-/* ---- intents: begin, each key, end with the ops (cluster/seatentry.h) */
-void intentcode_begin(struct buf *out, uint32_t decider, uint32_t n_keys);
+/* ---- intents: begin, each key, each span, end with the ops (cluster/seatentry.h) */
+void intentcode_begin(struct buf *out, uint32_t decider, uint32_t n); /* keys and spans together */
 void intentcode_add_key(struct buf *out, const struct intents_key *k);
+void intentcode_add_span(struct buf *out, const struct intentspan *s);
 void intentcode_end(struct buf *out, struct slice ops);
 
 struct intentcode {
-    uint32_t decider, n_keys;
-    struct slice keys; /* for intentcode_next_key */
+    uint32_t decider, n;
+    struct slice keys;  /* for intentcode_next_key */
+    struct slice spans; /* for intentcode_next_span */
     struct slice ops;
 };
 bool intentcode_read(struct slice record, struct intentcode *out); /* false: it is none. That the ops are ops was looked at, too */
 bool intentcode_next_key(struct slice *keys, struct intents_key *k);
+bool intentcode_next_span(struct slice *spans, struct intentspan *s);
 
 /* ---- decisions */
 void intentcode_add_decision(struct buf *out, const uint32_t *groups, uint32_t n);
@@ -37,5 +40,5 @@ uint32_t intentcode_group(struct slice record, uint32_t i); /* of a decision tha
 
 /* ---- ops */
 
-/* All of them decode, and are about single keys of databases that clients have. */
+/* All of them decode, and are about single keys of databases that clients have, or about locks on parts of key spaces (route/spacelock.h). */
 bool intentcode_are_ops(struct slice ops);

@@ -13,6 +13,7 @@ enum {
     SLOTS_MIN = 16,
     CLOSED_MS = 100,       /* how long new transactions are kept out by one who wants to change all keys, */
     CLOSED_TO_READ_MS = 20, /* or to read them: intents are gone sooner than reservations, and reading all keys is more usual */
+    CLOSED_TO_KEYS_MS = 60, /* how long new transactions on keys are kept out by one that wants a span: until it has asked again */
 };
 
 /* ---- a table of things with a hash, chained */
@@ -79,11 +80,20 @@ struct lock { /* of one transaction on one key: of those that share a key each h
     char key[];
 };
 
+struct span { /* of one transaction */
+    struct txn *txn;
+    struct span *next;                 /* of the transaction's */
+    struct span *next_of_all, **back;
+    struct intentspan s;
+    char bytes[];
+};
+
 struct txn {
     struct link link;
     enum intents_state state;
     struct txn *next, *prev; /* of that state, the oldest first */
     struct lock *locks;
+    struct span *spans;
     uint64_t since_ms;
     uint64_t token;
     uint32_t decider;
@@ -99,9 +109,11 @@ struct line { /* of transactions in one state */
 struct intents {
     uint64_t seed;
     struct chains locks, txns;
+    struct span *spans; /* few: they are looked through */
     struct line lines[INTENTS_DECISION + 1];
     uint64_t now_ms;
-    uint64_t closed_ms; /* new transactions are kept out until then */
+    uint64_t closed_ms;         /* new transactions are kept out until then */
+    uint64_t closed_to_keys_ms; /* likewise those that begin with a key */
 };
 
 static struct slice id_of(const struct txn *t) { return slice_of(t->id, t->id_n); }
@@ -185,8 +197,35 @@ static void add_lock(struct intents *n, struct txn *t, uint16_t db, struct slice
     add_link(&n->locks, &k->link);
 }
 
+static void add_span(struct intents *n, struct txn *t, const struct intentspan *s)
+{
+    struct buf bytes = {0};
+    intentspan_add(&bytes, s);
+    struct span *p = mem_alloc(sizeof *p + bytes.len);
+    memcpy(p->bytes, bytes.p, bytes.len);
+    *p = (struct span){.txn = t, .next = t->spans, .next_of_all = n->spans, .back = &n->spans, .s.db = s->db};
+    bool is_one = intentspan_read(slice_of(p->bytes, bytes.len), &p->s);
+    CHECK(is_one);
+    buf_fini(&bytes);
+    t->spans = p;
+    if (p->next_of_all) p->next_of_all->back = &p->next_of_all;
+    n->spans = p;
+}
+
+static void free_spans(struct txn *t)
+{
+    while (t->spans) {
+        struct span *p = t->spans;
+        t->spans = p->next;
+        *p->back = p->next_of_all;
+        if (p->next_of_all) p->next_of_all->back = p->back;
+        mem_free(p);
+    }
+}
+
 static void free_locks(struct intents *n, struct txn *t)
 {
+    free_spans(t);
     while (t->locks) {
         struct lock *k = t->locks;
         t->locks = k->next;
@@ -231,12 +270,26 @@ static bool is_in_the_way(const struct lock *k, const struct user *u)
     return k->use == INTENTS_WRITES && (u->is_txn || k->txn->state != INTENTS_RESERVED); /* a mere reservation is nothing to those who just look */
 }
 
+static bool makes_way(const struct intents *n, const struct txn *t) { return t->state == INTENTS_RESERVED && is_older(n, t, INTENTS_RESERVED_MS); }
+
+/* A span of another transaction that has the key. */
+static struct span *span_of_others(const struct intents *n, const struct user *u, uint16_t db, struct slice key, struct span *from)
+{
+    for (struct span *p = from; u->use == INTENTS_WRITES && p; p = p->next_of_all)
+        if (p->txn != u->txn && intentspan_has(&p->s, db, key)) return p;
+    return NULL;
+}
+
 /* Reservations that are too old make way. */
 static bool is_free(struct intents *n, const struct user *u, uint16_t db, struct slice key)
 {
     struct lock *k = first_lock(n, db, key);
+    struct span *p = n->spans;
     for (; k; k = next_lock(k))
-        if (is_in_the_way(k, u) && (k->txn->state != INTENTS_RESERVED || !is_older(n, k->txn, INTENTS_RESERVED_MS))) return false;
+        if (is_in_the_way(k, u) && !makes_way(n, k->txn)) return false;
+    for (; (p = span_of_others(n, u, db, key, p)); p = p->next_of_all)
+        if (!makes_way(n, p->txn)) return false;
+    while ((p = span_of_others(n, u, db, key, n->spans))) remove_txn(n, p->txn);
     for (k = first_lock(n, db, key); k;) {
         bool goes = is_in_the_way(k, u);
         if (goes) remove_txn(n, k->txn);
@@ -245,7 +298,31 @@ static bool is_free(struct intents *n, const struct user *u, uint16_t db, struct
     return true;
 }
 
-bool intents_any(const struct intents *n) { return n->locks.n > 0; }
+/* Whether a transaction has something in the way of one who uses a whole span. */
+static bool obstructs(const struct txn *t, const struct user *u, const struct intentspan *s)
+{
+    if (t == u->txn) return false;
+    for (const struct lock *k = t->locks; k; k = k->next)
+        if (is_in_the_way(k, u) && intentspan_has(s, k->db, slice_of(k->key, k->n))) return true;
+    for (const struct span *p = t->spans; u->use == INTENTS_WRITES && p; p = p->next)
+        if (intentspan_overlaps(&p->s, s)) return true;
+    return false;
+}
+
+static bool is_span_free(struct intents *n, const struct user *u, const struct intentspan *s)
+{
+    for (const struct txn *t = n->lines[INTENTS_INTENT].first; t; t = t->next)
+        if (obstructs(t, u, s)) return false;
+    for (const struct txn *t = n->lines[INTENTS_RESERVED].first; t; t = t->next)
+        if (!makes_way(n, t) && obstructs(t, u, s)) return false;
+    for (struct txn *t = n->lines[INTENTS_RESERVED].first, *next; t; t = next) {
+        next = t->next;
+        if (obstructs(t, u, s)) remove_txn(n, t);
+    }
+    return true;
+}
+
+bool intents_any(const struct intents *n) { return n->locks.n > 0 || n->spans; }
 
 bool intents_allows(struct intents *n, uint16_t db, struct slice key, enum intents_use use) { return is_free(n, &(struct user){.use = use}, db, key); }
 
@@ -265,13 +342,31 @@ bool intents_allows_all(struct intents *n, enum intents_use use)
     return !intents_any(n) || keep_out(n, CLOSED_MS);
 }
 
-bool intents_keeps(const struct intents *n, uint16_t db, struct slice key) { return first_lock(n, db, key) != NULL; }
+bool intents_allows_span(struct intents *n, const struct intentspan *s, enum intents_use use)
+{
+    return is_span_free(n, &(struct user){.use = use}, s) || keep_out(n, use == INTENTS_READS ? CLOSED_TO_READ_MS : CLOSED_MS);
+}
+
+bool intents_keeps(const struct intents *n, uint16_t db, struct slice key)
+{
+    return first_lock(n, db, key) || span_of_others(n, &(struct user){.use = INTENTS_WRITES}, db, key, n->spans);
+}
 
 bool intents_can(struct intents *n, struct slice id, uint16_t db, struct slice key, enum intents_use use)
 {
     const struct txn *t = find(n, id);
     CHECK(!t || t->state == INTENTS_RESERVED);
-    return (t || n->now_ms >= n->closed_ms) && is_free(n, &(struct user){t, true, use}, db, key);
+    return (t || (n->now_ms >= n->closed_ms && n->now_ms >= n->closed_to_keys_ms)) && is_free(n, &(struct user){t, true, use}, db, key);
+}
+
+bool intents_can_span(struct intents *n, struct slice id, const struct intentspan *s)
+{
+    const struct txn *t = find(n, id);
+    CHECK(!t || t->state == INTENTS_RESERVED);
+    if (!t && n->now_ms < n->closed_ms) return false;
+    if (is_span_free(n, &(struct user){t, true, INTENTS_READS}, s)) return true;
+    n->closed_to_keys_ms = n->now_ms + CLOSED_TO_KEYS_MS;
+    return false;
 }
 
 /* ---- transactions */
@@ -282,17 +377,41 @@ enum intents_state intents_state(const struct intents *n, struct slice id)
     return t ? t->state : INTENTS_NONE;
 }
 
-void intents_reserve(struct intents *n, struct slice id, uint64_t token, uint16_t db, struct slice key, enum intents_use use)
+static struct txn *reserving(struct intents *n, struct slice id, uint64_t token)
 {
     struct txn *t = find(n, id);
     CHECK(token && (!t || t->state == INTENTS_RESERVED));
-    if (!t) {
-        t = add_txn(n, id, INTENTS_RESERVED);
-        t->token = token;
-    }
+    if (t) return t;
+    t = add_txn(n, id, INTENTS_RESERVED);
+    t->token = token;
+    return t;
+}
+
+void intents_reserve(struct intents *n, struct slice id, uint64_t token, uint16_t db, struct slice key, enum intents_use use)
+{
+    struct txn *t = reserving(n, id, token);
     struct lock *k = lock_of(n, t, db, key);
     if (!k) add_lock(n, t, db, key, use);
     else if (use == INTENTS_WRITES) k->use = use;
+}
+
+static bool has_span(const struct txn *t, const struct intentspan *s)
+{
+    const struct span *p = t->spans;
+    while (p && !intentspan_eq(&p->s, s)) p = p->next;
+    return p != NULL;
+}
+
+void intents_reserve_span(struct intents *n, struct slice id, uint64_t token, const struct intentspan *s)
+{
+    struct txn *t = reserving(n, id, token);
+    if (!has_span(t, s)) add_span(n, t, s);
+}
+
+bool intents_has_span(const struct intents *n, struct slice id, const struct intentspan *s)
+{
+    const struct txn *t = find(n, id);
+    return t && has_span(t, s);
 }
 
 uint64_t intents_token(const struct intents *n, struct slice id)
@@ -316,6 +435,16 @@ bool intents_next_key(const struct intents *n, struct slice id, const void **at,
     *at = l;
     if (l) *k = (struct intents_key){.db = l->db, .use = l->use, .key = slice_of(l->key, l->n)};
     return l != NULL;
+}
+
+bool intents_next_span(const struct intents *n, struct slice id, const void **at, struct intentspan *s)
+{
+    const struct span *before = *at;
+    const struct txn *t = before ? before->txn : find(n, id);
+    const struct span *p = before ? before->next : t ? t->spans : NULL;
+    *at = p;
+    if (p) *s = p->s;
+    return p != NULL;
 }
 
 void intents_prepared(struct intents *n, struct slice id, uint32_t decider)
@@ -372,7 +501,9 @@ static void read_intent(struct intents *n, struct slice id, struct slice record)
     CHECK(is_one);
     struct txn *t = add_txn(n, id, INTENTS_INTENT);
     t->decider = r.decider;
+    struct intentspan s;
     while (intentcode_next_key(&r.keys, &k)) add_lock(n, t, k.db, k.key, k.use);
+    while (intentcode_next_span(&r.spans, &s)) add_span(n, t, &s);
 }
 
 static void read_decision(struct intents *n, struct slice id, struct slice record)
@@ -398,7 +529,7 @@ static void clear(struct intents *n)
 {
     for (int i = 0; i <= INTENTS_DECISION; i++)
         while (n->lines[i].first) remove_txn(n, n->lines[i].first);
-    n->closed_ms = 0;
+    n->closed_ms = n->closed_to_keys_ms = 0;
 }
 
 void intents_begin(struct intents *n, const struct store *s)
@@ -438,15 +569,29 @@ static size_t check_locks(const struct intents *n, const struct txn *t)
     return count;
 }
 
+/* No other transaction writes a key of its spans. */
+static size_t check_spans(const struct intents *n, const struct txn *t)
+{
+    size_t count = 0;
+    for (const struct span *p = t->spans; p; p = p->next, count++) {
+        CHECK(p->txn == t && *p->back == p);
+        for (int i = INTENTS_RESERVED; i <= INTENTS_INTENT; i++)
+            for (const struct txn *other = n->lines[i].first; other; other = other->next) CHECK(!obstructs(other, &(struct user){t, true, INTENTS_READS}, &p->s));
+    }
+    return count;
+}
+
 void intents_check(const struct intents *n)
 {
-    size_t locks = 0, txns = 0;
+    size_t locks = 0, txns = 0, spans = 0;
+    for (const struct span *p = n->spans; p; p = p->next_of_all) spans++;
     for (int i = 0; i <= INTENTS_DECISION; i++) {
         for (const struct txn *t = n->lines[i].first; t; t = t->next, txns++) {
             CHECK((int)t->state == i && find(n, id_of(t)) == t);
-            CHECK(t->state == INTENTS_RESERVED ? t->token != 0 : t->state == INTENTS_INTENT || !t->locks);
+            CHECK(t->state == INTENTS_RESERVED ? t->token != 0 : t->state == INTENTS_INTENT || (!t->locks && !t->spans));
             locks += check_locks(n, t);
+            spans -= check_spans(n, t);
         }
     }
-    CHECK(locks == n->locks.n && txns == n->txns.n);
+    CHECK(locks == n->locks.n && txns == n->txns.n && spans == 0);
 }

@@ -5,6 +5,8 @@
  *   intent        a record of the group's system database, replicated: nobody writes its keys, and nobody reads those that it writes, until it is committed or dropped
  *   decision      a record of the deciding group: the transaction has happened; with the groups that must still hear of it. It locks nothing
  *
+ * Besides single keys a transaction can have spans (cluster/intentspan.h), which it has read as a whole: nobody writes keys in them, there or not. Readers pass, and so do others who read spans.
+ *
  * A transaction is one of these here, or nothing. A seat has one struct intents, used under its token by the leader alone; at the beginning of a reign it is made anew from the records. Keys are told apart by database. While there are
  * none, all that a request pays is one comparison. Time is told: ms of a clock that does not go back, nor jumps. */
 #pragma once
@@ -12,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/slice.h"
+#include "cluster/intentspan.h"
 
 struct intents;
 struct store;
@@ -40,6 +43,8 @@ bool intents_any(const struct intents *n); /* some key is reserved or locked */
 bool intents_allows(struct intents *n, uint16_t db, struct slice key, enum intents_use use);
 /* Whether a command may read or change all keys: what an intent will write may have happened already, and whoever knows that must see it. If not, new transactions are kept out for a moment, so that its turn comes. */
 bool intents_allows_all(struct intents *n, enum intents_use use);
+/* Whether a command may use all keys of a span so. If not, new transactions are kept out likewise. */
+bool intents_allows_span(struct intents *n, const struct intentspan *s, enum intents_use use);
 /* Some transaction has the key: it does not expire now. */
 bool intents_keeps(const struct intents *n, uint16_t db, struct slice key);
 
@@ -55,6 +60,11 @@ uint64_t intents_token(const struct intents *n, struct slice id); /* 0: it has n
 /* It has the key, reserved or locked. */
 bool intents_has(const struct intents *n, struct slice id, uint16_t db, struct slice key, enum intents_use use);
 
+/* The same for spans, which are read. If it cannot have one, new transactions on keys are kept out for a moment, so that its turn comes. */
+bool intents_can_span(struct intents *n, struct slice id, const struct intentspan *s);
+void intents_reserve_span(struct intents *n, struct slice id, uint64_t token, const struct intentspan *s); /* copied */
+bool intents_has_span(const struct intents *n, struct slice id, const struct intentspan *s);
+
 struct intents_key {
     uint16_t db;
     enum intents_use use;
@@ -62,6 +72,8 @@ struct intents_key {
 };
 /* Its keys, one after the other; *at is NULL at first. False: that was the last. */
 bool intents_next_key(const struct intents *n, struct slice id, const void **at, struct intents_key *k);
+
+bool intents_next_span(const struct intents *n, struct slice id, const void **at, struct intentspan *s);
 
 /* Its record was written: its reservations are an intent; or are gone, and it is decided (groups are copied; also of a decision, whose groups are others now). */
 void intents_prepared(struct intents *n, struct slice id, uint32_t decider);

@@ -443,8 +443,10 @@ static void write_intent(struct call *c, uint32_t decider, struct slice ops)
 {
     struct buf keys = {0}, record = {0};
     struct intents_key k;
+    struct intentspan s;
     uint32_t n = 0;
     for (const void *at = NULL; intents_next_key(c->intents, c->id, &at, &k); n++) intentcode_add_key(&keys, &k);
+    for (const void *at = NULL; intents_next_span(c->intents, c->id, &at, &s); n++) intentcode_add_span(&keys, &s);
     intentcode_begin(&record, decider, n);
     buf_add_slice(&record, buf_slice(&keys));
     intentcode_end(&record, ops);

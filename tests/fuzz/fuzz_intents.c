@@ -10,13 +10,15 @@ static void intent(struct slice in)
 {
     struct intentcode r;
     struct intents_key k;
+    struct intentspan s;
     struct buf again = {0};
     if (intentcode_read(in, &r)) {
-        uint32_t keys = 0;
-        intentcode_begin(&again, r.decider, r.n_keys);
-        for (; intentcode_next_key(&r.keys, &k); keys++) intentcode_add_key(&again, &k);
+        uint32_t n = 0;
+        intentcode_begin(&again, r.decider, r.n);
+        for (; intentcode_next_key(&r.keys, &k); n++) intentcode_add_key(&again, &k);
+        for (; intentcode_next_span(&r.spans, &s); n++) intentcode_add_span(&again, &s);
         intentcode_end(&again, r.ops);
-        CHECK(keys == r.n_keys && slice_eq(buf_slice(&again), in));
+        CHECK(n == r.n && slice_eq(buf_slice(&again), in));
     }
     buf_fini(&again);
 }
