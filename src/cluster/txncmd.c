@@ -6,10 +6,10 @@
 #include "base/keyhash.h"
 #include "base/le.h"
 #include "base/mem.h"
-#include "base/num.h"
 #include "cluster/intentcode.h"
 #include "cluster/meta.h"
 #include "cluster/seatentry.h"
+#include "cluster/txnargs.h"
 #include "dump/dumpfile.h"
 #include "log/opcode.h"
 #include "shard/engine.h"
@@ -17,50 +17,11 @@
 #include "shard/task.h"
 #include "store/fits.h"
 
-enum { KEYS_ON_STACK = 64 };
-
 void txncmd_add_op(struct buf *ops, struct slice op)
 {
     le_add_u32(ops, (uint32_t)op.n);
     buf_add_slice(ops, op);
 }
-
-/* ---- arguments, one after the other */
-
-struct args {
-    const struct slice *argv;
-    uint32_t argc, at;
-};
-
-static bool take(struct args *a, struct slice *out)
-{
-    if (a->at == a->argc) return false;
-    *out = a->argv[a->at++];
-    return true;
-}
-
-/* A number up to max. */
-static bool take_number(struct args *a, uint32_t max, uint32_t *out)
-{
-    struct slice text;
-    uint64_t v;
-    if (!take(a, &text) || !num_parse_u64(text, &v) || v > max) return false;
-    *out = (uint32_t)v;
-    return true;
-}
-
-/* How many things of so many arguments each follow: all of them are there. */
-static bool take_count(struct args *a, uint32_t each, uint32_t *out) { return take_number(a, UINT32_MAX, out) && *out <= (a->argc - a->at) / each; }
-
-static bool take_db(struct args *a, uint16_t *db)
-{
-    uint32_t v;
-    if (!take_number(a, STORE_DBS - 1, &v)) return false;
-    *db = (uint16_t)v;
-    return true;
-}
-
-static bool is_at_end(const struct args *a) { return a->at == a->argc; }
 
 /* ---- what a command stands before */
 
@@ -69,7 +30,7 @@ struct call {
     struct intents *intents;
     struct store *store;
     struct slice id;
-    struct args args; /* behind the name and the transaction's, if it has one */
+    struct txnargs args; /* behind the name and the transaction's, if it has one */
 };
 
 /* False: it is answered. */
@@ -79,7 +40,7 @@ static bool begin(struct exec *x, bool has_id, struct call *c)
     *c = (struct call){.x = x, .store = x->stores[x->shard], .args = {x->argv, x->argc, 1}};
     c->intents = e->seating->intents(e->seating->ctx, &e->shards[x->shard]);
     if (!has_id) return true;
-    take(&c->args, &c->id);
+    txnargs_take(&c->args, &c->id);
     if (intentcode_is_id(c->id)) return true;
     reply_error(&x->out, "ERR that is no name of a transaction");
     return false;
@@ -174,10 +135,10 @@ static struct slice digest_of(struct call *c, uint16_t db, struct slice key, cha
     return txncmd_digest(at.e, out);
 }
 
-static bool are_all_here(const struct call *c, struct args keys)
+static bool are_all_here(const struct call *c, struct txnargs keys)
 {
     struct slice key;
-    while (take(&keys, &key))
+    while (txnargs_take(&keys, &key))
         if (!is_here(c, key, keyhash(key, c->store->seed))) return false;
     return true;
 }
@@ -193,93 +154,49 @@ static void cmd_digest(struct exec *x)
         return;
     }
     reply_array(&x->out, c.args.argc - c.args.at);
-    while (take(&c.args, &key)) reply_bulk(&x->out, digest_of(&c, x->db, key, digest));
+    while (txnargs_take(&c.args, &key)) reply_bulk(&x->out, digest_of(&c, x->db, key, digest));
 }
 
 /* ---- txn.run */
 
-struct check {
-    uint16_t db;
-    struct slice key, digest;
-};
-
-static bool take_check(struct args *a, struct check *out) { return take_db(a, &out->db) && take(a, &out->key) && take(a, &out->digest); }
-
-struct part {
-    const struct command *cmd; /* NULL: there is none of that name that a transaction may have */
-    uint16_t db;
-    const struct slice *argv;
-    uint32_t argc;
-};
-
-static bool may_be_part(const struct command *c, uint32_t argc)
-{
-    return c && c->class == CLASS_KEYED && !(c->flags & (CMD_NO_MULTI | CMD_AT_ONCE)) && !c->inner_at && !c->each_inner && command_arity_ok(c, argc);
-}
-
-static bool take_part(struct args *a, const struct command_table *t, struct part *out)
-{
-    if (!take_db(a, &out->db) || !take_count(a, 1, &out->argc) || out->argc == 0) return false;
-    out->argv = a->argv + a->at;
-    a->at += out->argc;
-    const struct command *c = command_find(t, out->argv[0]);
-    out->cmd = may_be_part(c, out->argc) ? c : NULL;
-    return true;
-}
-
-/* Whether `one` says true of every key of a command. */
-static bool all_keys(const struct command *c, const struct slice *argv, uint32_t argc, bool (*one)(void *ctx, const struct command *c, struct slice key), void *ctx)
-{
-    uint32_t on_stack[KEYS_ON_STACK], *at = on_stack;
-    int n = command_keys(c, argv, argc, at, KEYS_ON_STACK);
-    if (n > KEYS_ON_STACK) {
-        at = mem_alloc((size_t)n * sizeof *at);
-        n = command_keys(c, argv, argc, at, n);
-    }
-    bool all = true;
-    for (int i = 0; all && i < n; i++) all = one(ctx, c, argv[at[i]]);
-    if (at != on_stack) mem_free(at);
-    return all;
-}
-
-static bool is_key_here(void *ctx, const struct command *cmd, struct slice key)
+static bool is_key_here(void *ctx, const struct command *cmd, uint16_t db, struct slice key)
 {
     const struct call *c = ctx;
     return is_here(c, key, keyhash(key, c->store->seed));
 }
 
 /* Looks at everything before anything runs. False: it is answered. */
-static bool may_run(struct call *c, struct args a, const struct command_table *t)
+static bool may_run(struct call *c, struct txnargs a, const struct command_table *t)
 {
     struct exec *x = c->x;
-    struct check check;
-    struct part part;
+    struct txnargs_check check;
+    struct txnargs_part part;
     uint32_t n;
-    if (!take_count(&a, 3, &n)) return answer_senseless(x), false;
+    if (!txnargs_take_count(&a, 3, &n)) return answer_senseless(x), false;
     for (uint32_t i = 0; i < n; i++) {
-        if (!take_check(&a, &check)) return answer_senseless(x), false;
-        if (!is_key_here(c, NULL, check.key)) return answer_not_here(x), false;
+        if (!txnargs_take_check(&a, &check)) return answer_senseless(x), false;
+        if (!is_key_here(c, NULL, check.db, check.key)) return answer_not_here(x), false;
     }
-    if (!take_count(&a, 3, &n)) return answer_senseless(x), false;
+    if (!txnargs_take_count(&a, 3, &n)) return answer_senseless(x), false;
     for (uint32_t i = 0; i < n; i++) {
-        if (!take_part(&a, t, &part)) return answer_senseless(x), false;
+        if (!txnargs_take_part(&a, t, &part)) return answer_senseless(x), false;
         if (!part.cmd) return reply_error(&x->out, "ERR a command that cannot be part of a transaction"), false;
-        if (!all_keys(part.cmd, part.argv, part.argc, is_key_here, c)) return answer_not_here(x), false;
+        if (!txnargs_all_of_command(part.cmd, part.argv, part.argc, part.db, is_key_here, c)) return answer_not_here(x), false;
     }
-    if (!is_at_end(&a)) return answer_senseless(x), false;
+    if (!txnargs_is_at_end(&a)) return answer_senseless(x), false;
     return true;
 }
 
 /* Takes the checks; true: the keys are what they were. */
 static bool are_unchanged(struct call *c)
 {
-    struct check check;
+    struct txnargs_check check;
     char digest[TXNCMD_DIGEST_BYTES];
     uint32_t n = 0;
     bool same = true;
-    take_count(&c->args, 3, &n);
+    txnargs_take_count(&c->args, 3, &n);
     for (uint32_t i = 0; i < n; i++) {
-        take_check(&c->args, &check);
+        txnargs_take_check(&c->args, &check);
         same &= slice_eq(digest_of(c, check.db, check.key, digest), check.digest);
     }
     return same;
@@ -288,12 +205,12 @@ static bool are_unchanged(struct call *c)
 static void run_parts(struct call *c, const struct command_table *t)
 {
     struct exec *x = c->x, before = *x;
-    struct part part;
+    struct txnargs_part part;
     uint32_t n = 0;
-    take_count(&c->args, 3, &n);
+    txnargs_take_count(&c->args, 3, &n);
     reply_array(&x->out, n);
     for (uint32_t i = 0; i < n; i++) {
-        take_part(&c->args, t, &part);
+        txnargs_take_part(&c->args, t, &part);
         struct task one = {.db = part.db, .resp = x->out.resp, .session = x->session}; /* of its own: it may be in another database */
         task_run_command(engine_worker_of(x), &one, part.cmd, part.argv, part.argc);
     }
@@ -323,24 +240,24 @@ struct want {
     struct slice key;
 };
 
-static bool take_want(struct args *a, struct want *out)
+static bool take_want(struct txnargs *a, struct want *out)
 {
     struct slice use;
-    if (!take_db(a, &out->db) || !take(a, &use) || !take(a, &out->key) || use.n != 1 || !strchr("rewk", use.p[0])) return false;
+    if (!txnargs_take_db(a, &out->db) || !txnargs_take(a, &use) || !txnargs_take(a, &out->key) || use.n != 1 || !strchr("rewk", use.p[0])) return false;
     out->use = strchr("re", use.p[0]) ? INTENTS_READS : INTENTS_WRITES;
     out->key_only = strchr("ek", use.p[0]) != NULL;
     return true;
 }
 
-static bool are_wants(struct args a, uint32_t n)
+static bool are_wants(struct txnargs a, uint32_t n)
 {
     struct want want;
     for (uint32_t i = 0; i < n; i++)
         if (!take_want(&a, &want)) return false;
-    return is_at_end(&a);
+    return txnargs_is_at_end(&a);
 }
 
-static bool can_have_all(struct intents *intents, struct slice id, struct args a, uint32_t n)
+static bool can_have_all(struct intents *intents, struct slice id, struct txnargs a, uint32_t n)
 {
     struct want want;
     for (uint32_t i = 0; i < n; i++) {
@@ -397,11 +314,11 @@ static void reserve_and_reply(struct call *c, uint32_t n)
     }
 }
 
-static bool are_wants_here(const struct call *c, struct args a, uint32_t n)
+static bool are_wants_here(const struct call *c, struct txnargs a, uint32_t n)
 {
     struct want want;
     bool here = true;
-    for (uint32_t i = 0; here && i < n; i++) here = take_want(&a, &want) && is_key_here((void *)c, NULL, want.key);
+    for (uint32_t i = 0; here && i < n; i++) here = take_want(&a, &want) && is_key_here((void *)c, NULL, want.db, want.key);
     return here;
 }
 
@@ -411,7 +328,7 @@ static void cmd_fetch(struct exec *x)
     uint32_t n;
     if (!begin(x, true, &c)) return;
     enum intents_state state = intents_state(c.intents, c.id);
-    if (!take_count(&c.args, 3, &n) || n == 0 || !are_wants(c.args, n)) answer_senseless(x);
+    if (!txnargs_take_count(&c.args, 3, &n) || n == 0 || !are_wants(c.args, n)) answer_senseless(x);
     else if (!are_wants_here(&c, c.args, n)) answer_not_here(x);
     else if (state != INTENTS_NONE && state != INTENTS_RESERVED) answer_gone(x);
     else if (!can_have_all(c.intents, c.id, c.args, n)) reply_error(&x->out, "TXNBUSY a key is taken by another transaction");
@@ -462,7 +379,7 @@ static void cmd_prepare(struct exec *x)
     struct slice token, ops;
     uint32_t decider;
     if (!begin(x, true, &c)) return;
-    if (!take(&c.args, &token) || !take_number(&c.args, META_GROUPS_MAX - 1, &decider) || !take(&c.args, &ops)) {
+    if (!txnargs_take(&c.args, &token) || !txnargs_take_number(&c.args, META_GROUPS_MAX - 1, &decider) || !txnargs_take(&c.args, &ops)) {
         answer_senseless(x);
     } else if (intents_state(c.intents, c.id) == INTENTS_INTENT) {
         reply_ok(&x->out);
@@ -485,10 +402,10 @@ static void write_decision(struct call *c, const uint32_t *groups, uint32_t n)
     intents_decided(c->intents, c->id, groups, n);
 }
 
-static bool take_groups(struct args *a, uint32_t *groups, uint32_t n)
+static bool take_groups(struct txnargs *a, uint32_t *groups, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
-        if (!take_number(a, META_GROUPS_MAX - 1, &groups[i])) return false;
+        if (!txnargs_take_number(a, META_GROUPS_MAX - 1, &groups[i])) return false;
     return true;
 }
 
@@ -514,9 +431,9 @@ static void cmd_decide(struct exec *x)
     struct slice token, ops;
     uint32_t n, *groups = NULL;
     if (!begin(x, true, &c)) return;
-    bool fine = take(&c.args, &token) && take_count(&c.args, 1, &n) && n <= META_GROUPS_MAX;
+    bool fine = txnargs_take(&c.args, &token) && txnargs_take_count(&c.args, 1, &n) && n <= META_GROUPS_MAX;
     if (fine) groups = mem_alloc(n * sizeof *groups + 1);
-    fine = fine && take_groups(&c.args, groups, n) && take(&c.args, &ops) && is_at_end(&c.args);
+    fine = fine && take_groups(&c.args, groups, n) && txnargs_take(&c.args, &ops) && txnargs_is_at_end(&c.args);
     if (fine) decide(&c, token, groups, n, ops);
     else answer_senseless(x);
     mem_free(groups);
@@ -615,7 +532,7 @@ static void cmd_list(struct exec *x)
     struct call c;
     uint32_t age;
     begin(x, false, &c);
-    if (!take_number(&c.args, UINT32_MAX, &age)) {
+    if (!txnargs_take_number(&c.args, UINT32_MAX, &age)) {
         answer_senseless(x);
         return;
     }
@@ -626,58 +543,29 @@ static void cmd_list(struct exec *x)
 
 /* ---- may a request run, as far as locks are concerned? */
 
-struct admission {
-    struct intents *intents;
-    uint16_t db;
-};
-
 /* MOVE and COPY also write keys of another database. */
 static bool crosses_databases(const struct command *c) { return strcmp(c->name, "move") == 0 || strcmp(c->name, "copy") == 0; }
 
-static bool is_allowed(void *ctx, const struct command *c, struct slice key)
+static bool is_allowed(void *intents, const struct command *c, uint16_t of_db, struct slice key)
 {
-    const struct admission *a = ctx;
-    enum intents_use use = c->flags & CMD_WRITE ? INTENTS_WRITES : INTENTS_READS;
-    bool all = crosses_databases(c), allowed = true;
-    for (uint16_t db = all ? 0 : a->db; allowed && db < (all ? STORE_DBS : a->db + 1); db++) allowed = intents_allows(a->intents, db, key, use);
+    enum intents_use use = c && c->flags & CMD_WRITE ? INTENTS_WRITES : INTENTS_READS;
+    bool all = c && crosses_databases(c), allowed = true;
+    for (uint16_t db = all ? 0 : of_db; allowed && db < (all ? STORE_DBS : of_db + 1); db++) allowed = intents_allows(intents, db, key, use);
     return allowed;
 }
 
-static bool admits_run(struct admission *to, const struct command_table *t, struct args a)
+bool txncmd_all_keys(const struct command_table *t, const struct command *c, const struct slice *argv, uint32_t argc, uint16_t db, txnargs_key_fn *one, void *ctx)
 {
-    struct check check;
-    struct part part;
-    uint32_t n;
-    if (!take_count(&a, 3, &n)) return true;
-    for (uint32_t i = 0; i < n; i++) {
-        if (!take_check(&a, &check)) return true;
-        if (!intents_allows(to->intents, check.db, check.key, INTENTS_READS)) return false;
-    }
-    if (!take_count(&a, 3, &n)) return true;
-    for (uint32_t i = 0; i < n; i++) {
-        if (!take_part(&a, t, &part) || !part.cmd) return true;
-        to->db = part.db;
-        if (!all_keys(part.cmd, part.argv, part.argc, is_allowed, to)) return false;
-    }
-    return true;
-}
-
-static bool admits_digest(const struct admission *to, struct args a)
-{
-    struct slice key;
-    while (take(&a, &key))
-        if (!intents_allows(to->intents, to->db, key, INTENTS_READS)) return false;
-    return true;
+    struct txnargs a = {argv, argc, 1};
+    if (c->fn == cmd_run) return txnargs_all_of_run(a, t, one, ctx);
+    if (c->fn == cmd_digest) return txnargs_all(a, db, one, ctx);
+    return txnargs_all_of_command(c, argv, argc, db, one, ctx);
 }
 
 bool txncmd_admits(struct intents *n, const struct command_table *t, const struct command *c, const struct slice *argv, uint32_t argc, uint16_t db)
 {
-    struct admission to = {n, db};
-    struct args a = {argv, argc, 1};
-    if (c->fn == cmd_run) return admits_run(&to, t, a);
-    if (c->fn == cmd_digest) return admits_digest(&to, a);
     if (c->flags & CMD_ALL_KEYS || c->class == CLASS_SPACE) return intents_allows_all(n, c->flags & CMD_WRITE ? INTENTS_WRITES : INTENTS_READS); /* any key may be among its own */
-    return all_keys(c, argv, argc, is_allowed, &to);
+    return txncmd_all_keys(t, c, argv, argc, db, is_allowed, n);
 }
 
 /* ---- */
