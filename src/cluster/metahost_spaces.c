@@ -127,12 +127,12 @@ void metahost_spaces_finish(struct metahost *h, uint64_t op, uint32_t timeout_ms
     metahost_ask_propose(h, &e, METAHOST_ASK_OP, op, timeout_ms, done, ctx);
 }
 
+/* Whoever was asked may have been started again, or have given up its question: that it is alive does not say that it will go on. A step that both propose is done once. */
 void metahost_spaces_sweep(struct metahost *h)
 {
     for (uint32_t i = 0; i < h->groups->n_ops; i++) {
         const struct metaops_op *op = h->groups->ops[i];
-        bool looked_after = op->driver != h->me && metahost_alive(h, op->driver);
-        if (op->step != METAOPS_PLANNED || looked_after || !moves_nothing(h->groups->map, &op->plan) || metahost_ask_open(h, META_MAP_GROUP, METAHOST_ASK_OP, op->id)) continue;
+        if (op->step != METAOPS_PLANNED || !moves_nothing(h->groups->map, &op->plan) || metahost_ask_open(h, META_MAP_GROUP, METAHOST_ASK_OP, op->id)) continue;
         metahost_spaces_finish(h, op->id, METAHOST_GIVE_UP_MS, NULL, NULL);
     }
 }
