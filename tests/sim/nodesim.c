@@ -9,6 +9,7 @@
 #include "cluster/wireraft.h"
 #include "nodesim_own.h"
 #include "shard/task.h"
+#include "shard/topology.h"
 
 enum {
     SEED = 7777, /* of the hash of keys */
@@ -164,7 +165,7 @@ static void on_frames(struct nodesim_node *n, uint32_t from, struct slice bytes)
         struct wire_frame f;
         const char *why = "";
         CHECK(wire_frame(bytes, &f, &why) == WIRE_OK);
-        on_frame(n, from, &f);
+        if (!nodesim_topology_blinds(n->sim, from, n->id, &f)) on_frame(n, from, &f);
         bytes = slice_of(bytes.p + f.whole.n, bytes.n - f.whole.n);
     }
 }
@@ -264,6 +265,8 @@ static void on_task(void *ctx, void *self, uint32_t kind, uint64_t arg)
     case NODESIM_ANSWER: nodesim_client_answer(s, (uint32_t)arg); break;
     case NODESIM_TIMEOUT: nodesim_client_timeout(s, (uint32_t)(arg >> 32), (uint32_t)arg); break;
     case NODESIM_ADMIN: nodesim_story_admin(s); break;
+    case NODESIM_TOPOLOGY: nodesim_topology_admin(s); break;
+    case NODESIM_STRIKE: nodesim_topology_strike(s, arg); break;
     case NODESIM_TXN_CLIENT:
     case NODESIM_TXN_END:
     case NODESIM_TXN_TIMEOUT: nodesim_txn_event(s, (enum nodesim_task)kind, arg); break;
@@ -329,6 +332,7 @@ static void open_engine(struct nodesim_node *n)
     n->engine->ticks_per_ms = UINT64_MAX; /* the worker's clock is ours */
     n->worker = aligned_alloc(_Alignof(struct worker), sizeof *n->worker);
     engine_init_worker(n->worker, n->engine);
+    topology_new(n->engine);
     nodesim_make_seats(n);
     nodesim_txn_open(n);
 }
@@ -439,6 +443,7 @@ static void close_engine(struct nodesim_node *n)
 {
     for (int i = 0; i < 8; i++) work(n); /* mail is freed by whoever gets it */
     seats_free(n->seats);
+    topology_free(n->engine->topology);
     engine_fini_worker(n->worker);
     free(n->worker);
     engine_free(n->engine);

@@ -6,6 +6,8 @@
  *     nodesim_snap.c     what snaphost's threads do: snapshots are taken, given, fetched, and seats filled from them
  *     nodesim_client.c   clients, and the guests (server/relay.h) that run their commands
  *     nodesim_txn.c      transactions over groups, their coordinators and the care for what those leave behind
+ *     nodesim_range.c    a key space that has an order, and commands on ranges of it
+ *     nodesim_topology.c changes of that key space, and faults at their steps
  *     nodesim_story.c    an administrator, the weather, and what must be true in the end
  *
  * The raft thread and the worker of a node take turns, but each may stand still for a while when the rest of the world goes on, its own node too: the worker in the middle of a command (struct nodesim_node.busy), the raft thread between turns
@@ -33,13 +35,15 @@ const char *nodesim_mutant_name(enum nodesim_mutant m);
 
 struct nodesim_result {
     bool failed;
-    bool counts; /* a node crashed, a group got another leader, a seat was filled from a snapshot or made anew, something was written and read, by transactions over groups, too */
+    bool counts; /* a node crashed, a group got another leader, a seat was filled from a snapshot or made anew, something was written and read, by transactions over groups, too; ranges were split or merged, and used */
     char why[900];
     uint64_t hash;
     struct world_counts world;
     uint64_t writes, reads, bounced, lost, uncertain, expiring;
     uint64_t reigns, refills, installs, recoveries, snapshots, held; /* held: commands in whose middle the world went on */
     uint64_t moves, joins, leaves, transfers, drops;
+    uint64_t ranges, modes, splits, merges; /* ranges: commands on them */
+    uint64_t strikes, blinded; /* faults in the middle of a topology change; nodes that were cut off from the map alone */
     uint64_t wide_writes, wide_reads, wide_refused, wide_uncertain, recovered; /* transactions over two groups; recovered: without their coordinators */
 };
 

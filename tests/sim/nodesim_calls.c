@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "nodesim_own.h"
 #include "shard/task.h"
+#include "shard/topology.h"
 
 enum { UNCERTAIN_MS = 2000 };
 
@@ -262,7 +263,7 @@ struct new_map {
 static void set_map(struct worker *w, struct mail *m)
 {
     struct new_map *to = (struct new_map *)m;
-    engine_set_map(w->engine, w, to->map);
+    topology_follow(w->engine->topology, w, to->map);
     mem_free(to);
 }
 
@@ -270,6 +271,7 @@ static void meta_map(void *ctx, struct space_map *m)
 {
     struct nodesim_node *n = ctx;
     struct new_map *to = mem_alloc(sizeof *to);
+    nodesim_topology_map(n, m);
     *to = (struct new_map){.mail.to_worker = set_map, .map = m};
     engine_send(n->engine, 0, &to->mail);
 }

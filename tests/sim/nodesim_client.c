@@ -16,17 +16,26 @@ enum { WAIT_MS = 300, GIVE_UP_MS = 6000, EXPIRES_MS = 3000 };
 
 enum kind { WORD, SUM, TEXT, KINDS };
 
-static bool is_paired(uint32_t key) { return key >= NODESIM_PLAIN_KEYS; }
+static bool is_in_line(uint32_t key) { return key >= NODESIM_LINE; }
+static bool is_paired(uint32_t key) { return key >= NODESIM_PLAIN_KEYS && !is_in_line(key); }
 static uint32_t pair_of(uint32_t key) { return (key - NODESIM_PLAIN_KEYS) / 2; }
-bool nodesim_is_sum(uint32_t pair) { return pair % 3 != 0; }
+bool nodesim_is_sum(uint32_t pair) { return pair == NODESIM_PAIRS || pair % 3 != 0; }
 
 static enum kind kind_of(uint32_t key)
 {
     if (is_paired(key)) return nodesim_is_sum(pair_of(key)) ? SUM : WORD;
+    if (is_in_line(key)) return nodesim_range_is_sum(key - NODESIM_LINE) ? SUM : WORD;
     return (enum kind)(key % KINDS);
 }
 
-void nodesim_pair_key(char *out, size_t n, uint32_t pair, uint32_t side) { snprintf(out, n, "k%u", NODESIM_PLAIN_KEYS + 2 * pair + side); }
+void nodesim_key_name(char out[NODESIM_KEY_BYTES], uint32_t key)
+{
+    if (is_in_line(key)) nodesim_range_key(out, key - NODESIM_LINE);
+    else snprintf(out, NODESIM_KEY_BYTES, "k%u", key);
+}
+
+/* The pair behind all others is one of two keys of the line. */
+uint32_t nodesim_pair_key(uint32_t pair, uint32_t side) { return pair == NODESIM_PAIRS ? NODESIM_LINE + nodesim_range_sum(side) : NODESIM_PLAIN_KEYS + 2 * pair + side; }
 
 /* ---- guests, on the node */
 
@@ -100,7 +109,7 @@ bool nodesim_client_run(struct nodesim_node *n, const struct nodesim_guest *gues
     if (g.hold.bounced) {
         uint64_t leader = group < NODESIM_GROUPS ? metahost_leader(n->meta, group) : 0;
         g.reply.len = 0;
-        reply(n, &g, NODESIM_BOUNCED, (uint32_t)leader);
+        reply(n, &g, group == SEATING_MIXED ? NODESIM_ASTRIDE : NODESIM_BOUNCED, (uint32_t)leader);
         buf_fini(&g.reply);
     } else {
         add_guest(n, &g);
@@ -121,9 +130,9 @@ bool nodesim_client_request(struct nodesim_node *n, uint32_t number)
 
 static void say(struct nodesim_client *c, const char *a, const char *b, const char *d, const char *e, const char *f)
 {
-    const char *words[NODESIM_WORDS] = {a, b, d, e, f};
+    const char *words[] = {a, b, d, e, f};
     c->request.argc = 0;
-    for (uint32_t i = 0; i < NODESIM_WORDS && words[i]; i++) snprintf(c->request.words[c->request.argc++], NODESIM_WORD_BYTES, "%s", words[i]);
+    for (uint32_t i = 0; i < sizeof words / sizeof words[0] && words[i]; i++) snprintf(c->request.words[c->request.argc++], NODESIM_WORD_BYTES, "%s", words[i]);
 }
 
 static struct wgl_part *add_part(struct nodesim_client *c, enum wgl_kind kind)
@@ -174,14 +183,17 @@ static bool is_confined(const struct nodesim *s, const struct nodesim_client *c)
 static void choose_command(struct nodesim *s, struct nodesim_client *c)
 {
     struct rng *rng = world_rng(s->w);
-    char key[16], value[24];
-    snprintf(key, sizeof key, "k%u", c->key);
+    char key[NODESIM_KEY_BYTES], value[24];
+    nodesim_key_name(key, c->key);
     snprintf(value, sizeof value, "v%llu.", (unsigned long long)++s->unique);
     c->n_parts = 0;
     bool reads = c->last || is_confined(s, c);
     uint64_t dice = reads ? 0 : rng_below(rng, 20);
     c->write = dice >= 8;
-    if (dice < 8) {
+    c->range = is_in_line(c->key) && !c->last && (dice < 4 || dice == 8);
+    if (c->range) {
+        nodesim_range_ask(s, c, dice < 8);
+    } else if (dice < 8) {
         ask_get(c, key);
     } else if (dice < 10) {
         ask_del(c, key);
@@ -290,13 +302,24 @@ static struct wgl_answer read_reply(struct nodesim *s, struct slice reply)
 
 static void finish(struct nodesim *s, struct nodesim_client *c, struct slice reply)
 {
-    struct wgl_answer answers[2] = {read_reply(s, reply)};
+    struct wgl_answer answers[NODESIM_LINE_KEYS] = {0};
+    if (c->range) nodesim_range_answers(s, c, reply, answers);
+    else answers[0] = read_reply(s, reply);
     if (c->parts[0].kind == WGL_CAS) answers[0].number = !answers[0].nil;
     for (size_t i = 0; i < reply.n; i++) world_note(s->w, (unsigned char)reply.p[i]);
     world_note(s->w, world_now(s->w));
-    wgl_return(s->history, c->op, (int64_t)world_now(s->w), answers);
+    wgl_return(s->history, c->op, (int64_t)world_now(s->w), c->range && c->write ? NULL : answers);
+    if (c->range) s->result->ranges++;
     if (c->write) s->result->writes++;
     else s->result->reads++;
+    rest(s, c);
+}
+
+/* Nothing happened, and asking again would not help. */
+static void turn_away(struct nodesim *s, struct nodesim_client *c)
+{
+    c->attempt++;
+    wgl_refused(s->history, c->op);
     rest(s, c);
 }
 
@@ -308,8 +331,7 @@ static void try_again(struct nodesim *s, struct nodesim_client *c)
         world_after(s->w, 0, (2 + rng_below(world_rng(s->w), 50)) * WORLD_MS, NODESIM_CLIENT, number_of(s, c));
         return;
     }
-    wgl_refused(s->history, c->op);
-    rest(s, c);
+    turn_away(s, c);
 }
 
 static void give_up(struct nodesim *s, struct nodesim_client *c)
@@ -331,7 +353,11 @@ void nodesim_client_answer(struct nodesim *s, uint32_t number)
     struct slice reply = buf_slice(&a->reply);
     if (!c->busy || c->attempt != a->attempt) return;
     switch (a->status) {
-    case NODESIM_DONE: finish(s, c, reply); break;
+    case NODESIM_DONE:
+        if (c->range && nodesim_range_refuses(reply)) turn_away(s, c);
+        else finish(s, c, reply);
+        break;
+    case NODESIM_ASTRIDE: turn_away(s, c); break;
     case NODESIM_BOUNCED:
     case NODESIM_LOST:
         s->result->bounced += a->status == NODESIM_BOUNCED;
@@ -354,8 +380,11 @@ void nodesim_client_timeout(struct nodesim *s, uint32_t client, uint32_t attempt
 void nodesim_client_judge(struct nodesim *s)
 {
     struct buf why = {0};
-    for (uint32_t key = 0; key < NODESIM_KEYS; key++)
-        if (s->clients[NODESIM_CLIENTS + key].busy) world_fail(s->w, "key k%u cannot be read in the end", key);
+    char name[NODESIM_KEY_BYTES];
+    for (uint32_t key = 0; key < NODESIM_KEYS; key++) {
+        nodesim_key_name(name, key);
+        if (s->clients[NODESIM_CLIENTS + key].busy) world_fail(s->w, "key %s cannot be read in the end", name);
+    }
     enum wgl_verdict v = wgl_check(s->history, NULL, NULL, &why);
     if (v == WGL_NOT) world_fail(s->w, "what clients saw cannot be: %.*s", (int)why.len, why.p);
     if (v == WGL_GAVE_UP && s->mutant == NODESIM_SOUND) world_fail(s->w, "nobody can tell whether what clients saw can be");

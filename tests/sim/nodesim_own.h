@@ -19,10 +19,15 @@ enum {
     NODESIM_CLIENTS = 8,
     NODESIM_PLAIN_KEYS = 18,
     NODESIM_PAIRS = 6, /* of keys that transactions use together */
-    NODESIM_KEYS = NODESIM_PLAIN_KEYS + 2 * NODESIM_PAIRS,
-    NODESIM_WORDS = 5,
+    NODESIM_LINE = NODESIM_PLAIN_KEYS + 2 * NODESIM_PAIRS, /* from here on: keys of one key space, that has an order (nodesim_range.c) */
+    NODESIM_LINE_KEYS = 8,
+    NODESIM_KEYS = NODESIM_LINE + NODESIM_LINE_KEYS,
+    NODESIM_KEY_BYTES = 16,
+    NODESIM_WORDS = 7,
     NODESIM_WORD_BYTES = 40,
 };
+
+#define NODESIM_SPACE "line" /* the key space that has an order */
 
 /* What happens to a node, and (from CLIENT on) to nobody's. */
 enum nodesim_task {
@@ -50,6 +55,8 @@ enum nodesim_task {
     NODESIM_TXN_CLIENT,
     NODESIM_TXN_END,
     NODESIM_TXN_TIMEOUT,
+    NODESIM_TOPOLOGY, /* the key space's administrator */
+    NODESIM_STRIKE,
 };
 
 /* ---- clients */
@@ -59,7 +66,13 @@ struct nodesim_request { /* on its way to a node: it may arrive when the client 
     char words[NODESIM_WORDS][NODESIM_WORD_BYTES];
 };
 
-enum nodesim_status { NODESIM_DONE, NODESIM_BOUNCED, NODESIM_LOST, NODESIM_UNCERTAIN };
+enum nodesim_status {
+    NODESIM_DONE,
+    NODESIM_BOUNCED,
+    NODESIM_LOST,
+    NODESIM_UNCERTAIN,
+    NODESIM_ASTRIDE, /* nothing happened: its keys are in several groups */
+};
 
 struct nodesim_answer {
     uint32_t client, attempt;
@@ -77,11 +90,13 @@ struct nodesim_guest { /* ran, and its answer waits */
 
 struct nodesim_client {
     bool busy, write, last; /* last: one of the reads at the end */
+    bool range;             /* a command on a range */
     uint32_t key, attempt;
     uint64_t deadline;
     size_t op; /* of the history */
     uint32_t n_parts;
-    struct wgl_part parts[2];
+    struct wgl_part parts[NODESIM_LINE_KEYS];
+    char names[NODESIM_LINE_KEYS][NODESIM_KEY_BYTES]; /* of the keys of a range */
     struct nodesim_request request;
     uint32_t leader_of[NODESIM_KEYS]; /* as it was told; 0 */
 };
@@ -170,10 +185,11 @@ struct nodesim {
     struct command_table *commands;
     struct slog log;
     uint32_t founders;
-    bool load, admin;
+    bool load, admin, changes; /* there are clients; and faults; the line's topology changes */
     uint32_t split_node;  /* until then every other client reaches this node alone, and reads; the others do not reach it */
     uint64_t split_until;
     bool impatient; /* silent nodes are given up */
+    struct nodesim_topology *topology;
     uint32_t think_us;
     uint32_t held; /* a command stands still somewhere */
     struct nodesim_machine machines[NODESIM_NODES + 1];
@@ -228,13 +244,22 @@ bool nodesim_client_request(struct nodesim_node *n, uint32_t request);
 /* Runs a command, for the guest g: of a client, or of a coordinator, which names a group. False as above. */
 bool nodesim_client_run(struct nodesim_node *n, const struct nodesim_guest *g, uint32_t group, const struct slice *argv, uint32_t argc);
 bool nodesim_is_sum(uint32_t pair); /* else of words */
-void nodesim_pair_key(char *out, size_t n, uint32_t pair, uint32_t side);
+void nodesim_key_name(char out[NODESIM_KEY_BYTES], uint32_t key);
+uint32_t nodesim_pair_key(uint32_t pair, uint32_t side);
 void nodesim_client_look(struct nodesim_node *n); /* what can be answered now */
 void nodesim_client_begin(struct nodesim *s, uint32_t client);
 void nodesim_client_answer(struct nodesim *s, uint32_t answer);
 void nodesim_client_timeout(struct nodesim *s, uint32_t client, uint32_t attempt);
 void nodesim_client_read_all(struct nodesim *s); /* each key, by clients that do not give up */
 void nodesim_client_judge(struct nodesim *s);
+
+/* ---- nodesim_range.c */
+void nodesim_range_key(char out[NODESIM_KEY_BYTES], uint32_t i); /* of the line */
+bool nodesim_range_is_sum(uint32_t i);
+uint32_t nodesim_range_sum(uint32_t which); /* two of them are sums, which transactions use together */
+void nodesim_range_ask(struct nodesim *s, struct nodesim_client *c, bool reads); /* a command on a range that begins with the client's key */
+bool nodesim_range_refuses(struct slice reply); /* nothing happened, and that may be */
+void nodesim_range_answers(struct nodesim *s, const struct nodesim_client *c, struct slice reply, struct wgl_answer *answers);
 
 /* ---- nodesim_txn.c */
 void nodesim_txn_new(struct nodesim *s);
@@ -247,5 +272,14 @@ void nodesim_txn_event(struct nodesim *s, enum nodesim_task kind, uint64_t arg);
 void nodesim_txn_reply(struct nodesim_node *n, const struct nodesim_guest *g, enum nodesim_status status, uint32_t leader, struct slice reply);
 void nodesim_txn_check(struct nodesim *s, struct nodesim_node *leader, uint32_t group); /* in the end */
 
+/* ---- nodesim_topology.c */
+void nodesim_topology_new(struct nodesim *s);
+void nodesim_topology_free(struct nodesim *s);
+void nodesim_topology_admin(struct nodesim *s);
+void nodesim_topology_strike(struct nodesim *s, uint64_t arg);
+void nodesim_topology_map(struct nodesim_node *n, const struct space_map *m); /* the node has this map now */
+bool nodesim_topology_blinds(const struct nodesim *s, uint32_t from, uint32_t to, const struct wire_frame *f); /* the frame is lost: one of them is cut off from the map */
+
 /* ---- nodesim_story.c */
+void nodesim_story_ask(struct nodesim *s, enum metahost_question kind, uint32_t node, const struct slice *argv, uint32_t argc); /* some node */
 void nodesim_story_admin(struct nodesim *s);

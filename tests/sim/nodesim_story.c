@@ -7,6 +7,7 @@
 #include "cluster/txncmd.h"
 #include "command/families.h"
 #include "nodesim_own.h"
+#include "server/families.h"
 
 enum { CALM_MS = 2500, FAULTS_MS = 14000, PEACE_MS = 7000, QUIET_MS = 5000, ASK_MS = 4000, REST_TRIES = 100 };
 
@@ -75,7 +76,7 @@ static void answered(void *ctx, int rc, struct slice text)
     mem_free(q);
 }
 
-static void ask(struct nodesim *s, enum metahost_question kind, uint32_t node, const struct slice *argv, uint32_t argc)
+void nodesim_story_ask(struct nodesim *s, enum metahost_question kind, uint32_t node, const struct slice *argv, uint32_t argc)
 {
     struct nodesim_node *n = some_node(s);
     if (!n) return;
@@ -95,7 +96,7 @@ static void ask_numbers(struct nodesim *s, enum metahost_question kind, uint64_t
         snprintf(text[i], sizeof text[i], "%llu", (unsigned long long)numbers[i]);
         argv[i] = slice_str(text[i]);
     }
-    ask(s, kind, (uint32_t)a, argv, argc);
+    nodesim_story_ask(s, kind, (uint32_t)a, argv, argc);
 }
 
 /* The next machine: an answer that was lost is asked for again. */
@@ -109,7 +110,7 @@ static void ask_join(struct nodesim *s)
     snprintf(instance, sizeof instance, "%llu", (unsigned long long)m->instance);
     const struct slice argv[] = {slice_str(instance), slice_str(m->address), slice_str(m->clients), slice_str(m->name), SLICE("")};
     m->joining = true;
-    ask(s, METAHOST_JOIN, machine, argv, 5);
+    nodesim_story_ask(s, METAHOST_JOIN, machine, argv, 5);
 }
 
 /* One may go if enough stay; who was told to go may be told to again. */
@@ -138,7 +139,7 @@ static void ask_impatience(struct nodesim *s)
 {
     const struct slice argv[] = {SLICE("dead-after-ms"), SLICE("3500")};
     s->impatient = true;
-    ask(s, METAHOST_SET, 0, argv, 2);
+    nodesim_story_ask(s, METAHOST_SET, 0, argv, 2);
 }
 
 /* Some clients reach one node only, the others all but that one; mostly while its raft thread stands still, so that it does not hear that others lead by now. Then nothing but a missing confirmation keeps it from showing
@@ -322,9 +323,11 @@ static void tell_story(struct nodesim *s)
     struct world_faults faults = weather(rng);
     s->think_us = 5000 + (uint32_t)rng_below(rng, 60000);
     for (uint32_t i = 1; i <= NODESIM_NODES; i++) world_start(w, i);
-    s->load = s->admin = true;
+    s->load = s->admin = s->changes = true;
     for (uint32_t i = 0; i < NODESIM_CLIENTS; i++) world_after(w, 0, 500 * WORLD_MS, NODESIM_CLIENT, i);
     nodesim_txn_start(s);
+    world_after(w, 0, 1000 * WORLD_MS, NODESIM_TOPOLOGY, 0);
+    if (rng_below(rng, 5) == 0) world_set_faults(w, &faults); /* it may happen while the cluster is founded */
     world_run(w, CALM_MS * WORLD_MS);
     if (rng_below(rng, 2)) ask_join(s);
     if (rng_below(rng, 4) == 0) ask_impatience(s);
@@ -334,7 +337,9 @@ static void tell_story(struct nodesim *s)
     s->admin = false;
     world_heal(w);
     uint64_t writes = s->result->writes;
-    world_run(w, PEACE_MS * WORLD_MS);
+    world_run(w, PEACE_MS / 2 * WORLD_MS);
+    s->changes = false;
+    world_run(w, PEACE_MS / 2 * WORLD_MS);
     s->load = false;
     if (!world_failure(w) && s->result->writes == writes) world_fail(w, "no write was taken after all faults had ended");
     nodesim_client_read_all(s);
@@ -363,6 +368,7 @@ static void free_sim(struct nodesim *s)
 {
     world_free(s->w);
     nodesim_txn_free(s);
+    nodesim_topology_free(s);
     for (uint32_t i = 0; i < s->n_answers; i++) buf_fini(&s->answers[i].reply);
     mem_free(s->answers);
     mem_free(s->requests);
@@ -374,7 +380,7 @@ static void free_sim(struct nodesim *s)
 
 void nodesim_run(uint64_t seed, enum nodesim_mutant mutant, bool trace, struct nodesim_result *out)
 {
-    const struct command_family families[] = {strings_family, keys_family, txncmd_family};
+    const struct command_family families[] = {strings_family, keys_family, txncmd_family, rangecmd_family, rangelock_family};
     struct nodesim *s = mem_zalloc(sizeof *s);
     struct world_program program = nodesim_program;
     *out = (struct nodesim_result){0};
@@ -386,6 +392,7 @@ void nodesim_run(uint64_t seed, enum nodesim_mutant mutant, bool trace, struct n
     slog_open(&s->log, NULL, SLOG_TEXT, (enum slog_level)(SLOG_WARNING + 1)); /* its lines have the real time */
     s->history = wgl_new();
     nodesim_txn_new(s);
+    nodesim_topology_new(s);
     s->w = world_new(NODESIM_NODES, seed, &program, trace);
     prepare_machines(s);
     tell_story(s);
@@ -393,6 +400,7 @@ void nodesim_run(uint64_t seed, enum nodesim_mutant mutant, bool trace, struct n
     if (out->failed) snprintf(out->why, sizeof out->why, "%s", world_failure(s->w));
     out->world = *world_counts(s->w);
     out->hash = world_hash(s->w);
-    out->counts = out->world.crashes && out->reigns > NODESIM_DATA && out->refills + out->installs && out->writes && out->reads && out->wide_writes && out->wide_reads;
+    out->counts = out->world.crashes && out->reigns > NODESIM_DATA && out->refills + out->installs && out->writes && out->reads && out->wide_writes && out->wide_reads &&
+                  out->splits + out->merges && out->ranges;
     free_sim(s);
 }

@@ -67,7 +67,7 @@ struct client {
     uint32_t attempt, pair;
     enum wish wish;
     size_t op; /* of the history */
-    char keys[2][NODESIM_WORD_BYTES], args[2][NODESIM_WORD_BYTES];
+    char keys[2][NODESIM_KEY_BYTES], args[2][NODESIM_WORD_BYTES];
 };
 
 struct nodesim_txns {
@@ -219,6 +219,7 @@ static void on_leg_answer(struct nodesim_node *n, uint32_t letter)
         if (n->sim->mutant == NODESIM_UNHELD_READ && is_command(l, "txn.done")) reply = SLICE("+OK\r\n");
         finish(n, a.to, TXN_ANSWERED, reply);
         break;
+    case NODESIM_ASTRIDE:
     case NODESIM_BOUNCED:
     case NODESIM_LOST:
         l->hint = a.leader;
@@ -511,13 +512,13 @@ static uint32_t parts_of(const struct client *c, struct wgl_part parts[2])
 static void wish(struct nodesim *s, struct client *c)
 {
     struct rng *rng = world_rng(s->w);
-    c->pair = (uint32_t)rng_below(rng, NODESIM_PAIRS);
+    c->pair = (uint32_t)rng_below(rng, NODESIM_PAIRS + 1);
     c->wish = rng_below(rng, 3) == 0 ? READ : nodesim_is_sum(c->pair) ? MOVE : WRITE;
     int amount = 1 + (int)rng_below(rng, 9);
     bool other_way = rng_below(rng, 2); /* the order of the keys in a transaction is anybody's */
     ++s->unique;
     for (int i = 0; i < 2; i++) {
-        nodesim_pair_key(c->keys[i], sizeof c->keys[i], c->pair, (uint32_t)i ^ other_way);
+        nodesim_key_name(c->keys[i], nodesim_pair_key(c->pair, (uint32_t)i ^ other_way));
         if (c->wish == MOVE) snprintf(c->args[i], sizeof c->args[i], "%d", i ? amount : -amount);
         else snprintf(c->args[i], sizeof c->args[i], "w%llu.", (unsigned long long)s->unique);
     }

@@ -11,7 +11,7 @@
 #include "nodesim.h"
 #include "raftsim.h"
 
-enum { MUTANT_SEEDS = 200, COUNTS = 32 };
+enum { MUTANT_SEEDS = 200, COUNTS = 64 };
 
 /* What is counted in a run, and over all of them. */
 struct count {
@@ -78,7 +78,7 @@ static void run_nodes(uint64_t seed, int mutant, bool trace, struct outcome *o)
 {
     struct nodesim_result r;
     nodesim_run(seed, (enum nodesim_mutant)mutant, trace, &r);
-    *o = (struct outcome){.failed = r.failed, .counts = r.counts, .idle = "no node crashed, no group got another leader, no seat was made anew, or no transaction went over groups", .hash = r.hash};
+    *o = (struct outcome){.failed = r.failed, .counts = r.counts, .idle = "no node crashed, no group got another leader, no seat was made anew, no transaction went over groups, or no range was split, merged or used", .hash = r.hash};
     snprintf(o->why, sizeof o->why, "%s", r.why);
     add_world(o, &r.world);
     add(o, "writes", r.writes);
@@ -95,6 +95,12 @@ static void run_nodes(uint64_t seed, int mutant, bool trace, struct outcome *o)
     add(o, "moves", r.moves);
     add(o, "joins", r.joins);
     add(o, "leaves", r.leaves);
+    add(o, "on ranges", r.ranges);
+    add(o, "changes of mode", r.modes);
+    add(o, "splits", r.splits);
+    add(o, "merges", r.merges);
+    add(o, "strikes", r.strikes);
+    add(o, "blinded nodes", r.blinded);
     add(o, "writes over groups", r.wide_writes);
     add(o, "reads over groups", r.wide_reads);
     add(o, "refused", r.wide_refused);

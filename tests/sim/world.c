@@ -337,9 +337,8 @@ static uint32_t leading_node(struct world *w)
     return node;
 }
 
-static void fault_crash(struct world *w, enum fault_kind kind)
+static void fault_crash(struct world *w, enum fault_kind kind, uint32_t node)
 {
-    uint32_t node = kind == LEADER_CRASH ? leading_node(w) : any_node(w);
     if (!w->m[node].self) return;
     world_crash(w, node, kind == POWER || rng_below(&w->rng, 2));
     w->m[node].restarting = true;
@@ -372,9 +371,8 @@ static void isolate(struct world *w, uint32_t node, bool on)
     }
 }
 
-static void fault_node(struct world *w, enum fault_kind kind)
+static void fault_node(struct world *w, enum fault_kind kind, uint32_t node)
 {
-    uint32_t node = rng_below(&w->rng, 2) ? leading_node(w) : any_node(w);
     struct machine *m = &w->m[node];
     if (!m->self || (kind == SLOW_DISK && m->slow) || (kind == FULL_DISK && m->full)) return;
     uint64_t ms = 100 + rng_below(&w->rng, 3000);
@@ -404,14 +402,22 @@ static void begin_fault(struct world *w, const struct event *e)
     if (e->arg != w->era) return;
     switch ((enum fault_kind)e->what) {
     case CRASH:
-    case LEADER_CRASH:
-    case POWER: fault_crash(w, e->what); break;
+    case POWER: fault_crash(w, e->what, any_node(w)); break;
+    case LEADER_CRASH: fault_crash(w, e->what, leading_node(w)); break;
     case CUT: fault_cut(w); break;
     case JUMP: fault_jump(w); break;
-    default: fault_node(w, e->what);
+    default: fault_node(w, e->what, rng_below(&w->rng, 2) ? leading_node(w) : any_node(w));
     }
     w->counts.cuts += e->what == CUT || e->what == ISOLATE;
     plan_fault(w, e->what);
+}
+
+void world_strike(struct world *w, uint32_t node, enum world_strike kind)
+{
+    static const enum fault_kind kinds[WORLD_STRIKES] = {[WORLD_CRASH] = CRASH, [WORLD_POWER] = POWER, [WORLD_ISOLATE] = ISOLATE, [WORLD_PAUSE] = PAUSE};
+    if (kind == WORLD_CRASH || kind == WORLD_POWER) fault_crash(w, kinds[kind], node);
+    else fault_node(w, kinds[kind], node);
+    w->counts.cuts += kind == WORLD_ISOLATE;
 }
 
 static void end_fault(struct world *w, const struct event *e)

@@ -71,6 +71,9 @@ uint64_t world_hash(const struct world *w);
 void *world_node(struct world *w, uint32_t node); /* what start gave; NULL: it is down */
 void world_start(struct world *w, uint32_t node);
 void world_crash(struct world *w, uint32_t node, bool power);
+/* A fault of this node now, as they come by themselves: it has an end. */
+enum world_strike { WORLD_CRASH, WORLD_POWER, WORLD_ISOLATE, WORLD_PAUSE, WORLD_STRIKES };
+void world_strike(struct world *w, uint32_t node, enum world_strike kind);
 uint64_t world_clock(const struct world *w, uint32_t node); /* ms */
 void world_jump(struct world *w, uint32_t node, int64_t ms);
 void world_timer(struct world *w, uint32_t node, uint64_t clock_ms); /* one per node: the last call counts */

@@ -1,0 +1,148 @@
+/* Changes of the line's topology: its mode, where its ranges are cut; and faults that come at the steps of such a change.
+ *
+ * A fault strikes who has a part in the change: whoever hears of it, whoever leads group 1, whoever leads a group that has a part of the line. And nodes are blinded: for a while they hear nothing of group 1, but are well else; then they
+ * lead their groups by a map that is old. */
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "cluster/wire.h"
+#include "nodesim_own.h"
+
+enum { STRIKE_BITS = 8, BLIND_MS = 3000, BLIND_LEAST_MS = 300 };
+
+struct nodesim_topology {
+    /* As of the latest map that any node had. */
+    uint64_t version;
+    enum space_mode mode;
+    bool set;
+    uint32_t n_ranges;
+    char starts[NODESIM_LINE_KEYS][NODESIM_KEY_BYTES]; /* of its ranges but the first */
+    uint32_t blind; /* a node; 0 */
+    uint64_t blind_until;
+};
+
+/* ---- strikes */
+
+static uint32_t leader_of(struct nodesim *s, uint32_t group)
+{
+    for (uint32_t id = 1; id <= NODESIM_NODES; id++) {
+        const struct nodesim_node *n = world_node(s->w, id);
+        if (n && n->member && n->leads[group]) return id;
+    }
+    return 0;
+}
+
+static void plan_strike(struct nodesim *s, uint32_t node)
+{
+    struct rng *rng = world_rng(s->w);
+    if (node) world_after(s->w, 0, rng_below(rng, 4) ? rng_below(rng, 3 * WORLD_MS) : rng_below(rng, 60 * WORLD_MS), NODESIM_STRIKE, (uint64_t)node << STRIKE_BITS | rng_below(rng, WORLD_STRIKES));
+}
+
+void nodesim_topology_strike(struct nodesim *s, uint64_t arg)
+{
+    if (!s->admin) return; /* it is peace by now */
+    world_trace(s->w, (uint32_t)(arg >> STRIKE_BITS), "is struck");
+    s->result->strikes++;
+    world_strike(s->w, (uint32_t)(arg >> STRIKE_BITS), (enum world_strike)(arg & ((1 << STRIKE_BITS) - 1)));
+}
+
+static void strike_some(struct nodesim_node *n)
+{
+    struct nodesim *s = n->sim;
+    struct rng *rng = world_rng(s->w);
+    uint32_t group = META_FIRST_DATA_GROUP + (uint32_t)rng_below(rng, NODESIM_DATA);
+    if (!s->admin || rng_below(rng, 4)) return;
+    const uint32_t victims[] = {n->id, leader_of(s, META_MAP_GROUP), leader_of(s, group)};
+    plan_strike(s, victims[rng_below(rng, sizeof victims / sizeof victims[0])]);
+}
+
+/* ---- nodes that hear nothing of the map */
+
+static void blind_some(struct nodesim *s)
+{
+    struct nodesim_topology *t = s->topology;
+    uint32_t group = META_FIRST_DATA_GROUP + (uint32_t)rng_below(world_rng(s->w), NODESIM_DATA);
+    if (world_now(s->w) < t->blind_until) return;
+    t->blind = leader_of(s, group);
+    if (!t->blind) return;
+    world_trace(s->w, t->blind, "hears nothing of the map");
+    t->blind_until = world_now(s->w) + (BLIND_LEAST_MS + rng_below(world_rng(s->w), BLIND_MS)) * WORLD_MS;
+    s->result->blinded++;
+}
+
+bool nodesim_topology_blinds(const struct nodesim *s, uint32_t from, uint32_t to, const struct wire_frame *f)
+{
+    const struct nodesim_topology *t = s->topology;
+    return s->admin && f->group == META_MAP_GROUP && world_now(s->w) < t->blind_until && (from == t->blind || to == t->blind);
+}
+
+/* ---- what there is */
+
+static void note_starts(struct nodesim_topology *t, const struct space *line)
+{
+    for (uint32_t i = 1; i < t->n_ranges && i < NODESIM_LINE_KEYS; i++) {
+        struct slice start = spaces_range(line, false, i)->start;
+        snprintf(t->starts[i - 1], NODESIM_KEY_BYTES, "%.*s", (int)start.n, start.p);
+    }
+}
+
+void nodesim_topology_map(struct nodesim_node *n, const struct space_map *m)
+{
+    struct nodesim *s = n->sim;
+    struct nodesim_topology *t = s->topology;
+    struct space_info info;
+    spaces_check(m); /* ranges tile their spaces, whoever looks */
+    if (m->version <= t->version) return;
+    t->version = m->version;
+    spaces_info(m, SLICE(NODESIM_SPACE), &info);
+    bool changed = info.set && (!t->set || info.mode != t->mode || info.n_ranges != t->n_ranges);
+    s->result->modes += info.set && (!t->set || info.mode != t->mode);
+    s->result->splits += t->set && info.n_ranges > t->n_ranges;
+    s->result->merges += t->set && info.n_ranges < t->n_ranges;
+    t->set = info.set;
+    t->mode = info.mode;
+    t->n_ranges = info.n_ranges;
+    if (info.set) note_starts(t, spaces_find(m, SLICE(NODESIM_SPACE)));
+    if (!changed) return;
+    world_trace(s->w, n->id, "the line is %s with %u ranges", space_mode_name(info.mode), info.n_ranges);
+    strike_some(n);
+}
+
+/* ---- the administrator */
+
+static void ask(struct nodesim *s, enum metahost_question kind, const char *word)
+{
+    const struct slice argv[] = {SLICE(NODESIM_SPACE), slice_str(word)};
+    nodesim_story_ask(s, kind, 0, argv, 2);
+}
+
+static void ask_split(struct nodesim *s)
+{
+    char key[NODESIM_KEY_BYTES];
+    nodesim_range_key(key, 1 + (uint32_t)rng_below(world_rng(s->w), NODESIM_LINE_KEYS - 1));
+    ask(s, METAHOST_SPLIT, key);
+}
+
+static void ask_merge(struct nodesim *s)
+{
+    const struct nodesim_topology *t = s->topology;
+    if (t->n_ranges > 1) ask(s, METAHOST_MERGE, t->starts[rng_below(world_rng(s->w), t->n_ranges - 1)]);
+}
+
+void nodesim_topology_admin(struct nodesim *s)
+{
+    const struct nodesim_topology *t = s->topology;
+    struct rng *rng = world_rng(s->w);
+    if (!s->changes) return;
+    world_after(s->w, 0, rng_below(rng, 600 * WORLD_MS), NODESIM_TOPOLOGY, 0);
+    if (s->admin && rng_below(rng, 12) == 0) blind_some(s);
+    if (!t->set || t->mode != SPACE_RANGE) ask(s, METAHOST_SPACE, "range");
+    else if (t->n_ranges == 1 && s->result->splits && rng_below(rng, 6) == 0) ask(s, METAHOST_SPACE, "bucket");
+    else if (rng_below(rng, 5) < (t->n_ranges < 4 ? 3 : 1)) ask_split(s);
+    else ask_merge(s);
+}
+
+/* ---- */
+
+void nodesim_topology_new(struct nodesim *s) { s->topology = mem_zalloc(sizeof *s->topology); }
+void nodesim_topology_free(struct nodesim *s) { mem_free(s->topology); }
