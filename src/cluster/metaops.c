@@ -17,6 +17,7 @@ static const char *const kind_names[METAOPS_KINDS] = {
 static const char *const step_names[METAOPS_STEPS] = {
     [METAOPS_PLANNED] = "planned", [METAOPS_FROZEN] = "frozen", [METAOPS_ABSORBED] = "absorbed", [METAOPS_WALKING] = "walking",
     [METAOPS_ADDED] = "added", [METAOPS_UNDOING] = "undoing", [METAOPS_DONE] = "done", [METAOPS_UNDONE] = "undone",
+    [METAOPS_CARRIED] = "carried",
 };
 
 const char *metaops_kind_name(enum metaops_kind k)
@@ -38,9 +39,9 @@ const char *metaops_step_name(enum metaops_step s)
 static const uint16_t next_steps[METAOPS_KINDS][METAOPS_STEPS] = {
     [METAOPS_SPLIT] = {[METAOPS_PLANNED] = TO(DONE) | TO(UNDONE)},
     [METAOPS_MERGE] = {[METAOPS_PLANNED] = TO(FROZEN) | TO(DONE) | TO(UNDONE), [METAOPS_FROZEN] = TO(ABSORBED) | TO(UNDOING), [METAOPS_ABSORBED] = TO(DONE), [METAOPS_UNDOING] = TO(UNDONE)},
-    [METAOPS_MOVE_RANGE] = {[METAOPS_PLANNED] = TO(WALKING) | TO(UNDONE), [METAOPS_WALKING] = TO(WALKING) | TO(DONE)},
+    [METAOPS_MOVE_RANGE] = {[METAOPS_PLANNED] = TO(WALKING) | TO(UNDONE), [METAOPS_WALKING] = TO(WALKING) | TO(CARRIED), [METAOPS_CARRIED] = TO(DONE)},
     [METAOPS_MOVE_REPLICA] = {[METAOPS_PLANNED] = TO(ADDED) | TO(DONE) | TO(UNDOING) | TO(UNDONE), [METAOPS_ADDED] = TO(DONE) | TO(UNDOING), [METAOPS_UNDOING] = TO(UNDONE)},
-    [METAOPS_CHANGE_MODE] = {[METAOPS_PLANNED] = TO(WALKING) | TO(DONE) | TO(UNDONE), [METAOPS_WALKING] = TO(WALKING) | TO(DONE)},
+    [METAOPS_CHANGE_MODE] = {[METAOPS_PLANNED] = TO(WALKING) | TO(DONE) | TO(UNDONE), [METAOPS_WALKING] = TO(WALKING) | TO(CARRIED), [METAOPS_CARRIED] = TO(DONE)},
 };
 
 bool metaops_step_allowed(const struct metaops_plan *p, enum metaops_step from, enum metaops_step to)
@@ -117,10 +118,29 @@ bool metaops_names_group(const struct metaops_plan *p, uint32_t group)
 
 static bool same_space(const struct metaops_plan *a, const struct metaops_plan *b) { return (uses[a->kind] & uses[b->kind] & USES_SPACE) && !a->of_hash && !b->of_hash && slice_eq(a->space, b->space); }
 
+static bool walks(const struct metaops_plan *p) { return p->kind == METAOPS_CHANGE_MODE || p->kind == METAOPS_MOVE_RANGE; }
+
+/* Groups come or go by it. */
+static bool is_of_groups(const struct metaops_plan *p) { return (p->kind == METAOPS_SPLIT && p->new_group) || (p->kind == METAOPS_MERGE && p->group != p->other); }
+
+static bool same_range(const struct metaops_plan *a, const struct metaops_plan *b)
+{
+    return !a->of_hash && !b->of_hash && (a->range == b->range || a->range == b->range2 || (a->range2 && (a->range2 == b->range || a->range2 == b->range2)));
+}
+
+/* a walks. */
+static bool stands_in_way(const struct metaops_plan *a, const struct metaops_plan *b)
+{
+    if (b->kind == METAOPS_MOVE_REPLICA) return false;
+    if (is_of_groups(b)) return a->kind == METAOPS_CHANGE_MODE || metaops_names_group(b, a->group) || metaops_names_group(b, a->other) || same_space(a, b);
+    if (a->kind == METAOPS_CHANGE_MODE || b->kind == METAOPS_CHANGE_MODE) return same_space(a, b);
+    return same_space(a, b) && same_range(a, b);
+}
+
 bool metaops_conflict(const struct metaops_plan *a, const struct metaops_plan *b)
 {
-    if (a->kind == METAOPS_CHANGE_MODE || b->kind == METAOPS_CHANGE_MODE) return same_space(a, b);
-    if ((a->kind == METAOPS_MOVE_RANGE && b->kind == METAOPS_MOVE_REPLICA) || (a->kind == METAOPS_MOVE_REPLICA && b->kind == METAOPS_MOVE_RANGE)) return false;
+    if (walks(a)) return stands_in_way(a, b);
+    if (walks(b)) return stands_in_way(b, a);
     return a->group == b->group || (a->other && (a->other == b->group || a->other == b->other)) || (b->other && b->other == a->group);
 }
 

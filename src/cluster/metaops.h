@@ -14,8 +14,9 @@
  *                                                                group's log may have the absorb                              propose "no absorb" to it         -> undoing
  *                 absorbed   one range, in the lower group       the upper group may still have its frozen range              propose release to the upper group -> done
  *                 undoing    two ranges                          the lower group will never absorb; the upper may be frozen   propose thaw to the upper group    -> undone
- *   move-range    planned    where it was                        nothing; or the group's log has the begin of the move        propose begin -> walking; "no move" -> undone
- *                 walking    moving, with a boundary             the true boundary is at or above the map's                   carry the next keys -> walking; the last -> done
+ *   move-range    planned    where it was                        nothing; or groups' logs have the begin                      begin -> walking; no group has begun -> undone
+ *                 walking    moving, with a boundary             the true boundary is at or above the map's                   carry the next keys -> walking; the last -> carried
+ *                 carried    where it is now                     groups may still have their records of it                    end -> done
  *   move-replica  planned    the members that are wanted         the newcomer may be a member with any role                   add it, wait until it votes -> added
  *                                                                                                                             remove it -> undoing
  *                 added      the same                            the newcomer votes; the other one may have left already      transfer leadership away, remove the other -> done
@@ -23,12 +24,14 @@
  *                 undoing    the members as they were before     the newcomer may still be a member                           remove it -> undone
  *   change-mode   planned    the old mode; ids of ranges taken   nothing; or the groups' logs have the begin                  begin -> walking; no key has to move -> done
  *                                                                                                                             "no change" -> undone
- *                 walking    both modes, with a boundary         the true boundary is at or above the map's                   carry the next keys -> walking; the last -> done
+ *                 walking    both modes, with a boundary         the true boundary is at or above the map's                   carry the next keys -> walking; the last -> carried
+ *                 carried    the new mode                        groups may still have their records of it                    end -> done
  *
  * Everything that walks only goes forward: keys that were carried over are not carried back.
  *
- * Two operations never work on the same group, nor one on a space while its mode changes. But keys that walk, by a change of mode or a move of a range, may take long and do not care on which nodes a group is: its
- * replicas may move meanwhile, or a dead one could not be replaced. */
+ * Two operations never work on the same keys, nor one on a space while its mode changes. Keys that walk (cluster/mover.h), by a change of mode or a move of a range, may take long, and each operation has its own record in its groups: so
+ * several may go between the same groups side by side, of different ranges or spaces. They do not care on which nodes a group is: its replicas may move meanwhile, or a dead one could not be replaced. Nor do they care for splits and merges of other
+ * ranges, as long as those are the map's affair alone; but a group does not come or go meanwhile. */
 #pragma once
 #include "base/buf.h"
 #include "cluster/meta.h"
@@ -36,7 +39,7 @@
 #include "route/spaces.h"
 
 enum metaops_kind { METAOPS_SPLIT, METAOPS_MERGE, METAOPS_MOVE_RANGE, METAOPS_MOVE_REPLICA, METAOPS_CHANGE_MODE, METAOPS_KINDS };
-enum metaops_step { METAOPS_PLANNED, METAOPS_FROZEN, METAOPS_ABSORBED, METAOPS_WALKING, METAOPS_ADDED, METAOPS_UNDOING, METAOPS_DONE, METAOPS_UNDONE, METAOPS_STEPS };
+enum metaops_step { METAOPS_PLANNED, METAOPS_FROZEN, METAOPS_ABSORBED, METAOPS_WALKING, METAOPS_ADDED, METAOPS_UNDOING, METAOPS_DONE, METAOPS_UNDONE, METAOPS_CARRIED, METAOPS_STEPS };
 
 const char *metaops_kind_name(enum metaops_kind k); /* "move-replica" */
 const char *metaops_step_name(enum metaops_step s); /* "planned" */

@@ -94,9 +94,9 @@ static bool step_move_range(struct metagroups *m, const struct metaops_op *op, e
 {
     const struct metaops_plan *p = &op->plan;
     struct change c;
-    if (to == METAOPS_UNDONE) return true;
+    if (to == METAOPS_UNDONE || to == METAOPS_DONE) return true;
     change_begin(&c, m);
-    if (to == METAOPS_DONE)
+    if (to == METAOPS_CARRIED)
         change_to(&c, spaces_move_finish(c.map, p->space, p->range, &c.error, &c.why));
     else if (op->step == METAOPS_PLANNED)
         change_to(&c, spaces_move(c.map, p->space, p->range, p->other, &c.error, &c.why));
@@ -128,13 +128,13 @@ static bool step_change_mode(struct metagroups *m, const struct metaops_op *op, 
 {
     const struct metaops_plan *p = &op->plan;
     struct change c;
-    if (to == METAOPS_UNDONE) return true;
+    if (to == METAOPS_UNDONE || op->step == METAOPS_CARRIED) return true;
     change_begin(&c, m);
     if (op->step == METAOPS_PLANNED && to == METAOPS_DONE && is_retitle(m, p))
         change_to(&c, spaces_retitle(c.map, p->space, p->mode, &c.error, &c.why));
     else if (op->step == METAOPS_PLANNED)
         change_to(&c, set_mode(c.map, p, to == METAOPS_DONE, &c));
-    else if (to == METAOPS_DONE)
+    else if (to == METAOPS_CARRIED)
         change_to(&c, spaces_finish(c.map, p->space, &c.error, &c.why));
     else
         change_to(&c, spaces_advance(c.map, p->space, boundary, &c.error, &c.why));

@@ -371,8 +371,16 @@ static void a_walking_boundary_only_goes_forward(void **unused)
     assert_code(metakit_step(&k, op, METAOPS_WALKING, METAOPS_WALKING, SLICE("users/g")), META_SAME);
     assert_code(metakit_step(&k, op, METAOPS_WALKING, METAOPS_WALKING, SLICE("users/b")), META_STALE);
     assert_code(metakit_step(&k, op, METAOPS_WALKING, METAOPS_UNDONE, SLICE("")), META_INVALID);
-    assert_code(metakit_step(&k, op, METAOPS_WALKING, METAOPS_DONE, SLICE("")), META_DONE);
+    assert_code(metakit_step(&k, op, METAOPS_WALKING, METAOPS_DONE, SLICE("")), META_INVALID);
+    assert_code(metakit_step(&k, op, METAOPS_WALKING, METAOPS_CARRIED, SLICE("")), META_DONE);
     assert_int_equal(group_at(&k, "users/z"), 3);
+    /* Its groups have records of it: until they say otherwise nothing else begins with these keys. */
+    d = users_at(&k, "users/a");
+    assert_code(metakit_begin(&k, &(struct metaops_plan){.kind = METAOPS_MOVE_RANGE, .group = 3, .other = 2, .range = d->id, .generation = d->generation, .space = SLICE("users")}), META_BUSY);
+    uint64_t version = k.groups->map->version;
+    assert_code(metakit_step(&k, op, METAOPS_CARRIED, METAOPS_DONE, SLICE("")), META_DONE);
+    assert_int_equal(k.groups->map->version, version);
+    assert_int_equal(k.groups->n_ops, 0);
     metakit_fini(&k);
 }
 

@@ -189,7 +189,7 @@ static void twin_step(struct walk *w, const struct metaops_plan *p, bool stays, 
 {
     if (p->kind == METAOPS_SPLIT && to == METAOPS_DONE) twin_split(w, p);
     if (p->kind == METAOPS_MERGE && (to == METAOPS_ABSORBED || (to == METAOPS_DONE && from == METAOPS_PLANNED))) twin_merge(w, p);
-    if (p->kind == METAOPS_MOVE_RANGE && from == METAOPS_WALKING) twin_walk_range(w, p, boundary, to == METAOPS_DONE);
+    if (p->kind == METAOPS_MOVE_RANGE && from == METAOPS_WALKING) twin_walk_range(w, p, boundary, to == METAOPS_CARRIED);
     if (p->kind != METAOPS_CHANGE_MODE || to == METAOPS_UNDONE || space_of_plan(p) == SPACES) return;
     struct twin_space *s = &w->spaces[space_of_plan(p)];
     if (stays && from == METAOPS_PLANNED && to == METAOPS_DONE) {
@@ -198,7 +198,7 @@ static void twin_step(struct walk *w, const struct metaops_plan *p, bool stays, 
     }
     if (from == METAOPS_PLANNED) twin_mode_begins(w, p);
     if (from == METAOPS_WALKING && to == METAOPS_WALKING) s->boundary = slice_of(memcpy(s->text, boundary.p, boundary.n), boundary.n);
-    if (to == METAOPS_DONE) twin_mode_ends(w, p);
+    if (to == METAOPS_CARRIED || (from == METAOPS_PLANNED && to == METAOPS_DONE)) twin_mode_ends(w, p);
 }
 
 /* ---- proposals */

@@ -1,0 +1,670 @@
+#include "cluster/mover.h"
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "base/num.h"
+#include "cluster/carrycmd.h"
+#include "cluster/txnask.h"
+#include "resp/answer.h"
+
+enum {
+    CALL_MS = 2000,
+    BUSY_MS = 10,   /* after -CARRYBUSY */
+    AGAIN_MS = 100, /* after anything else that went wrong */
+};
+
+/* A bound whose key is its own. */
+struct bound {
+    bool at_end;
+    struct buf key;
+};
+
+/* A group that has a part in an operation. */
+struct party {
+    uint32_t group;
+    bool is_source, is_target;
+    bool settled;           /* it has answered what this stage asked */
+    bool frozen;            /* the slice; what it gave out is in `given` */
+    struct bound low, high; /* as it told at the beginning */
+    struct buf given;       /* its answer to carry.freeze */
+};
+
+enum stage { STAGE_BEGIN, STAGE_TELL_WALKING, STAGE_MEASURE, STAGE_FREEZE, STAGE_DROP, STAGE_TAKE, STAGE_TELL_BOUNDARY, STAGE_TELL_CARRIED, STAGE_END, STAGE_TELL_DONE, STAGE_OVER };
+
+/* An operation. */
+struct drive {
+    struct drive *next;
+    struct mover *mover;
+    uint64_t op, term;
+    enum metaops_step step; /* as group 1 had it when this driver found it */
+    struct buf plan_bytes;
+    struct holding_plan plan; /* in plan_bytes and plan_storage */
+    void *plan_storage;
+    struct party *parties;
+    uint32_t n_parties;
+    enum stage stage;
+    bool is_listed;  /* group 1 has it */
+    bool is_started; /* one of those that go side by side */
+    bool awaits;     /* an answer, or to hear that it was told */
+    bool is_stale;   /* the answer is for another term's driver */
+    uint64_t wakes_ms;
+    struct bound slice;   /* where the slice ends */
+    struct bound arrived; /* all below it has */
+    uint64_t slice_keys, slice_bytes, slice_since_ms;
+    uint64_t version;     /* of the map in which it is carried */
+};
+
+struct mover {
+    struct mover_host host;
+    uint64_t term;
+    struct space_map *map;
+    struct drive *first; /* by number of operation */
+    struct txnask ask;
+    struct mover_counts counts;
+};
+
+/* ---- bounds */
+
+static struct holding_bound bound_of(const struct bound *b) { return (struct holding_bound){b->at_end, buf_slice(&b->key)}; }
+
+static void bound_set(struct bound *b, struct holding_bound to)
+{
+    b->at_end = to.at_end;
+    b->key.len = 0;
+    buf_add_slice(&b->key, to.key);
+}
+
+static int bound_cmp(const struct bound *a, const struct bound *b) { return holding_bound_cmp(bound_of(a), bound_of(b)); }
+static bool is_beginning(const struct bound *b) { return !b->at_end && b->key.len == 0; }
+
+static bool bound_parse(struct slice text, struct holding_bound *b)
+{
+    *b = (struct holding_bound){.at_end = slice_eq(text, SLICE("+"))};
+    if (b->at_end || slice_eq(text, SLICE("-"))) return true;
+    if (text.n < 2 || text.p[0] != '(') return false;
+    b->key = slice_of(text.p + 1, text.n - 1);
+    return true;
+}
+
+static void add_bound(struct txnask *a, const struct bound *b)
+{
+    struct buf text = {0};
+    if (!b->at_end && b->key.len) {
+        buf_add_byte(&text, '(');
+        buf_add_slice(&text, buf_slice(&b->key));
+    }
+    txnask_word(a, b->at_end ? SLICE("+") : text.len ? buf_slice(&text) : SLICE("-"));
+    buf_fini(&text);
+}
+
+/* ---- operations */
+
+static void free_parties(struct drive *d)
+{
+    for (uint32_t i = 0; i < d->n_parties; i++) {
+        buf_fini(&d->parties[i].low.key);
+        buf_fini(&d->parties[i].high.key);
+        buf_fini(&d->parties[i].given);
+    }
+    mem_free(d->parties);
+    d->parties = NULL;
+    d->n_parties = 0;
+}
+
+static void free_drive(struct drive *d)
+{
+    free_parties(d);
+    buf_fini(&d->plan_bytes);
+    mem_free(d->plan_storage);
+    buf_fini(&d->slice.key);
+    buf_fini(&d->arrived.key);
+    mem_free(d);
+}
+
+static bool side_names(const struct holding_side *s, const struct space_map *map, uint32_t group)
+{
+    for (uint32_t i = 0; s->hashed && i < map->n_hash; i++)
+        if (map->hash[i].shard == group) return true;
+    for (uint32_t i = 0; !s->hashed && i < s->n; i++)
+        if (s->pieces[i].group == group) return true;
+    return false;
+}
+
+static void make_parties(struct drive *d, const uint32_t *groups, uint32_t n)
+{
+    free_parties(d);
+    d->parties = mem_zalloc((n + 1) * sizeof *d->parties);
+    d->n_parties = n;
+    for (uint32_t i = 0; i < n; i++) {
+        struct party *p = &d->parties[i];
+        p->group = groups[i];
+        p->is_source = side_names(&d->plan.old_side, d->mover->map, p->group);
+        p->is_target = side_names(&d->plan.new_side, d->mover->map, p->group);
+    }
+}
+
+static void copy_plan(struct drive *d, const struct holding_plan *plan)
+{
+    holding_plan_encode(&d->plan_bytes, plan);
+    CHECK(holding_plan_decode(buf_slice(&d->plan_bytes), &d->plan, &d->plan_storage) == 0);
+}
+
+/* The driver of this term begins: nothing is known but what group 1 says. */
+static void reset(struct drive *d, uint64_t term, const struct mover_op *o)
+{
+    uint32_t n;
+    d->term = term;
+    d->step = o->step;
+    d->wakes_ms = 0;
+    bound_set(&d->slice, (struct holding_bound){0});
+    bound_set(&d->arrived, (struct holding_bound){0});
+    if (o->step == METAOPS_CARRIED) {
+        d->stage = STAGE_END;
+        d->version = d->mover->map->version;
+        make_parties(d, o->groups, o->n_groups);
+        return;
+    }
+    if (!d->plan_bytes.len) copy_plan(d, &o->plan);
+    uint32_t *groups = holding_plan_groups(&d->plan, d->mover->map, &n);
+    d->stage = STAGE_BEGIN;
+    make_parties(d, groups, n);
+    mem_free(groups);
+}
+
+/* ---- what each stage asks of a group, and what is made of the answer */
+
+enum verdict { VERDICT_FINE, VERDICT_BUSY, VERDICT_AGAIN, VERDICT_OLD };
+
+static bool concerns_all(const struct party *p) { return p != NULL; }
+static bool concerns_source(const struct party *p) { return p->is_source; }
+static bool concerns_target(const struct party *p) { return p->is_target; }
+static bool concerns_unfrozen(const struct party *p) { return p->is_source && !p->frozen; }
+
+static void say_begin(struct drive *d, const struct party *p)
+{
+    txnask_number(&d->mover->ask, d->term);
+    txnask_number(&d->mover->ask, d->mover->map->version);
+    txnask_word(&d->mover->ask, buf_slice(&d->plan_bytes));
+}
+
+static void say_measure(struct drive *d, const struct party *p)
+{
+    uint32_t sources = 0;
+    for (uint32_t i = 0; i < d->n_parties; i++) sources += d->parties[i].is_source;
+    txnask_number(&d->mover->ask, CARRYCMD_KEYS / sources ? CARRYCMD_KEYS / sources : 1);
+    txnask_number(&d->mover->ask, CARRYCMD_BYTES / sources);
+}
+
+static void say_freeze(struct drive *d, const struct party *p)
+{
+    txnask_number(&d->mover->ask, d->term);
+    add_bound(&d->mover->ask, &d->slice);
+}
+
+static void say_drop(struct drive *d, const struct party *p)
+{
+    txnask_number(&d->mover->ask, d->term);
+    add_bound(&d->mover->ask, &d->arrived);
+}
+
+static void say_end(struct drive *d, const struct party *p)
+{
+    txnask_number(&d->mover->ask, d->term);
+    txnask_number(&d->mover->ask, d->version);
+}
+
+/* What a source gave out for a target, one part after the other. False: that was the last, or it makes no sense. */
+struct part {
+    uint64_t group;
+    uint32_t n;
+    struct slice entries, locks;
+};
+
+static bool next_part(struct slice *in, struct part *p)
+{
+    struct answer a;
+    struct slice entry;
+    uint32_t n;
+    if (!answer_array(in, &n) || n != 3 || !answer_next(in, &a) || a.type != ':') return false;
+    p->group = (uint64_t)a.n;
+    if (!answer_array(in, &p->n)) return false;
+    p->entries = *in;
+    for (uint32_t i = 0; i < p->n; i++)
+        if (!answer_whole(in, &entry) || entry.p[0] != '$') return false;
+    p->entries.n -= in->n;
+    if (!answer_next(in, &a) || a.type != '$') return false;
+    p->locks = a.text;
+    return true;
+}
+
+/* The part of a source for a group; false: it gave it none. */
+static bool find_part(const struct party *source, uint32_t group, struct part *p)
+{
+    struct slice in = buf_slice(&source->given);
+    uint32_t n = 0;
+    answer_array(&in, &n);
+    while (n-- && next_part(&in, p))
+        if (p->group == group) return true;
+    return false;
+}
+
+static void say_part(struct drive *d, struct part *p)
+{
+    struct answer a;
+    txnask_number(&d->mover->ask, p->n);
+    for (uint32_t i = 0; i < p->n && answer_next(&p->entries, &a); i++) txnask_word(&d->mover->ask, a.text);
+    txnask_word(&d->mover->ask, p->locks);
+}
+
+static void say_take(struct drive *d, const struct party *target)
+{
+    uint32_t n = 0;
+    struct part part;
+    say_freeze(d, target);
+    for (uint32_t i = 0; i < d->n_parties; i++) n += d->parties[i].is_source && find_part(&d->parties[i], target->group, &part);
+    txnask_number(&d->mover->ask, n);
+    for (uint32_t i = 0; i < d->n_parties; i++)
+        if (d->parties[i].is_source && find_part(&d->parties[i], target->group, &part)) say_part(d, &part);
+}
+
+static bool take_bound(struct slice *in, struct holding_bound *b)
+{
+    struct answer a;
+    return answer_next(in, &a) && a.type == '$' && bound_parse(a.text, b);
+}
+
+static enum verdict on_begun(struct drive *d, struct party *p, struct slice reply)
+{
+    struct holding_bound low, gone, high;
+    uint32_t n;
+    if (!answer_array(&reply, &n) || n != 3 || !take_bound(&reply, &low) || !take_bound(&reply, &gone) || !take_bound(&reply, &high)) return VERDICT_AGAIN;
+    bound_set(&p->low, low);
+    bound_set(&p->high, high);
+    return VERDICT_FINE;
+}
+
+/* Sources measure from the same bound on. The slice ends where the first of them says. */
+static enum verdict on_measured(struct drive *d, struct party *p, struct slice reply)
+{
+    struct holding_bound end;
+    if (!take_bound(&reply, &end) || holding_bound_cmp(end, bound_of(&d->arrived)) <= 0) return VERDICT_AGAIN;
+    if (bound_cmp(&d->slice, &d->arrived) == 0 || holding_bound_cmp(end, bound_of(&d->slice)) < 0) bound_set(&d->slice, end);
+    return VERDICT_FINE;
+}
+
+static enum verdict on_frozen(struct drive *d, struct party *p, struct slice reply)
+{
+    struct slice in = reply;
+    struct part part;
+    uint32_t n;
+    if (!answer_array(&in, &n)) return VERDICT_AGAIN;
+    while (n--)
+        if (!next_part(&in, &part)) return VERDICT_AGAIN;
+    p->frozen = true;
+    p->given.len = 0;
+    buf_add_slice(&p->given, reply);
+    return VERDICT_FINE;
+}
+
+static enum verdict on_ok(struct drive *d, struct party *p, struct slice reply) { return slice_eq(reply, SLICE("+OK\r\n")) ? VERDICT_FINE : VERDICT_AGAIN; }
+
+/* ---- what follows a stage that all groups have answered */
+
+static void begin_slice(struct drive *d)
+{
+    for (uint32_t i = 0; i < d->n_parties; i++) d->parties[i].frozen = false;
+    d->slice_since_ms = d->mover->host.now_ms(d->mover->host.ctx);
+}
+
+static void stretch(struct drive *d, const struct bound *b)
+{
+    if (bound_cmp(b, &d->slice) > 0) bound_set(&d->slice, bound_of(b));
+    if (bound_cmp(b, &d->arrived) < 0) bound_set(&d->arrived, bound_of(b));
+}
+
+/* Every group has told how far it is, and no other driver goes on behind our back. Each is at the end of the slice under way, or still at its beginning; if all are at the same bound there is none. */
+static enum stage find_slice(struct drive *d)
+{
+    bound_set(&d->slice, (struct holding_bound){0});
+    bound_set(&d->arrived, (struct holding_bound){.at_end = true});
+    for (uint32_t i = 0; i < d->n_parties; i++) {
+        if (d->parties[i].is_source) stretch(d, &d->parties[i].high);
+        if (d->parties[i].is_target) stretch(d, &d->parties[i].low);
+    }
+    if (bound_cmp(&d->arrived, &d->slice) < 0) {
+        begin_slice(d);
+        return STAGE_FREEZE;
+    }
+    d->slice_since_ms = 0;
+    return is_beginning(&d->arrived) ? STAGE_MEASURE : d->arrived.at_end ? STAGE_TELL_CARRIED : STAGE_TELL_BOUNDARY;
+}
+
+static enum stage after_begin(struct drive *d) { return d->step == METAOPS_PLANNED ? STAGE_TELL_WALKING : find_slice(d); }
+
+static enum stage after_measure(struct drive *d)
+{
+    begin_slice(d);
+    return STAGE_FREEZE;
+}
+
+static void count_given(struct drive *d, const struct party *p)
+{
+    struct slice in = buf_slice(&p->given);
+    struct part part;
+    uint32_t n = 0;
+    answer_array(&in, &n);
+    while (n-- && next_part(&in, &part)) {
+        d->slice_keys += part.n;
+        d->slice_bytes += part.entries.n;
+    }
+}
+
+static enum stage after_freeze(struct drive *d)
+{
+    d->slice_keys = d->slice_bytes = 0;
+    for (uint32_t i = 0; i < d->n_parties; i++)
+        if (d->parties[i].is_source) count_given(d, &d->parties[i]);
+    return STAGE_TAKE;
+}
+
+static enum stage after_drop(struct drive *d) { return STAGE_FREEZE; }
+
+static enum stage after_take(struct drive *d)
+{
+    struct mover_counts *k = &d->mover->counts;
+    k->slices++;
+    k->keys += d->slice_keys;
+    k->bytes += d->slice_bytes;
+    bound_set(&d->arrived, bound_of(&d->slice));
+    return d->arrived.at_end ? STAGE_TELL_CARRIED : STAGE_TELL_BOUNDARY;
+}
+
+static enum stage after_end(struct drive *d) { return STAGE_TELL_DONE; }
+
+/* What is asked of groups. */
+static const struct asking {
+    const char *command;
+    bool (*concerns)(const struct party *p);
+    void (*say)(struct drive *d, const struct party *p); /* the words behind the operation's number */
+    enum verdict (*on)(struct drive *d, struct party *p, struct slice reply);
+    enum stage (*after)(struct drive *d);
+} askings[STAGE_OVER] = {
+    [STAGE_BEGIN] = {"carry.begin", concerns_all, say_begin, on_begun, after_begin},
+    [STAGE_MEASURE] = {"carry.measure", concerns_source, say_measure, on_measured, after_measure},
+    [STAGE_FREEZE] = {"carry.freeze", concerns_unfrozen, say_freeze, on_frozen, after_freeze},
+    [STAGE_DROP] = {"carry.drop", concerns_unfrozen, say_drop, on_ok, after_drop},
+    [STAGE_TAKE] = {"carry.take", concerns_target, say_take, on_ok, after_take},
+    [STAGE_END] = {"carry.end", concerns_all, say_end, on_ok, after_end},
+};
+
+/* What group 1 is told. */
+static const struct telling {
+    enum metaops_step from, to;
+} tellings[STAGE_OVER] = {
+    [STAGE_TELL_WALKING] = {METAOPS_PLANNED, METAOPS_WALKING},
+    [STAGE_TELL_BOUNDARY] = {METAOPS_WALKING, METAOPS_WALKING},
+    [STAGE_TELL_CARRIED] = {METAOPS_WALKING, METAOPS_CARRIED},
+    [STAGE_TELL_DONE] = {METAOPS_CARRIED, METAOPS_DONE},
+};
+
+/* ---- going on */
+
+static void enter(struct drive *d, enum stage stage)
+{
+    d->stage = stage;
+    d->wakes_ms = 0;
+    for (uint32_t i = 0; i < d->n_parties; i++) d->parties[i].settled = false;
+    if (stage == STAGE_MEASURE) bound_set(&d->slice, bound_of(&d->arrived));
+    if (stage == STAGE_OVER) d->wakes_ms = UINT64_MAX;
+}
+
+static void rest(struct drive *d, uint32_t ms) { d->wakes_ms = d->mover->host.now_ms(d->mover->host.ctx) + ms; }
+
+static bool is_asked(const struct drive *d, const struct party *p) { return askings[d->stage].concerns(p) && !p->settled; }
+
+/* Those that have not answered yet. False: there are none. */
+static bool ask_groups(struct drive *d)
+{
+    struct mover *m = d->mover;
+    const struct asking *a = &askings[d->stage];
+    txnask_clear(&m->ask);
+    for (uint32_t i = 0; i < d->n_parties; i++) {
+        if (!is_asked(d, &d->parties[i])) continue;
+        txnask_add(&m->ask, d->parties[i].group, a->command);
+        txnask_number(&m->ask, d->op);
+        a->say(d, &d->parties[i]);
+    }
+    if (!m->ask.n) return false;
+    d->awaits = true;
+    m->host.send(m->host.ctx, m, d->op, txnask_requests(&m->ask), m->ask.n, CALL_MS);
+    return true;
+}
+
+/* A boundary that the map cannot have is rounded down: it is behind the one before it all the same, or the same. */
+static struct slice boundary_of(const struct drive *d)
+{
+    struct slice key = buf_slice(&d->arrived.key);
+    return key.n > META_KEY_MAX ? slice_of(key.p, META_KEY_MAX) : key;
+}
+
+static void go(struct drive *d)
+{
+    struct mover *m = d->mover;
+    d->wakes_ms = UINT64_MAX;
+    while (d->stage != STAGE_OVER && askings[d->stage].command) {
+        if (ask_groups(d)) return;
+        enter(d, askings[d->stage].after(d));
+    }
+    if (d->stage == STAGE_OVER) return;
+    const struct telling *t = &tellings[d->stage];
+    d->awaits = true;
+    d->wakes_ms = UINT64_MAX;
+    m->host.tell(m->host.ctx, m, d->op, t->from, t->to, d->stage == STAGE_TELL_BOUNDARY ? boundary_of(d) : slice_of(NULL, 0));
+}
+
+static enum verdict judge(struct drive *d, struct party *p, const struct txn_answer *a)
+{
+    if (a->fate != TXN_ANSWERED) return VERDICT_AGAIN;
+    /* A record that was there and is gone: another driver has ended it. */
+    if (answer_is_error(a->reply, "CARRYOLD") || answer_is_error(a->reply, "CARRYNONE")) return VERDICT_OLD;
+    if (answer_is_error(a->reply, "CARRYBUSY")) return VERDICT_BUSY;
+    enum verdict v = askings[d->stage].on(d, p, a->reply);
+    p->settled = v == VERDICT_FINE;
+    return v;
+}
+
+/* The answers of one stage; the worst of them says how it goes on. */
+static enum verdict judge_all(struct drive *d, const struct txn_answer *answers, uint32_t n)
+{
+    enum verdict worst = VERDICT_FINE;
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < d->n_parties; i++) {
+        if (!is_asked(d, &d->parties[i])) continue;
+        CHECK(at < n);
+        enum verdict v = judge(d, &d->parties[i], &answers[at++]);
+        if (v > worst) worst = v;
+    }
+    CHECK(at == n);
+    return worst;
+}
+
+static void go_on(struct drive *d, enum verdict v)
+{
+    switch (v) {
+    case VERDICT_FINE: {
+        enum stage before = d->stage;
+        enter(d, askings[before].after(d));
+        if (before == STAGE_DROP) rest(d, BUSY_MS);
+        break;
+    }
+    case VERDICT_BUSY:
+        d->mover->counts.busy += d->stage == STAGE_FREEZE;
+        if (d->stage == STAGE_FREEZE && !is_beginning(&d->arrived)) enter(d, STAGE_DROP);
+        else rest(d, BUSY_MS);
+        break;
+    case VERDICT_AGAIN: rest(d, AGAIN_MS); break;
+    case VERDICT_OLD: enter(d, STAGE_OVER); break;
+    }
+}
+
+/* ---- all of them */
+
+static struct drive *find(const struct mover *m, uint64_t op)
+{
+    struct drive *d = m->first;
+    while (d && d->op != op) d = d->next;
+    return d;
+}
+
+static void unlink_drive(struct mover *m, struct drive *d)
+{
+    struct drive **at = &m->first;
+    while (*at != d) at = &(*at)->next;
+    *at = d->next;
+    free_drive(d);
+}
+
+/* What was waited for is there. False: it is of no use any more. */
+static bool is_back(struct mover *m, struct drive *d)
+{
+    CHECK(d && d->awaits);
+    bool is_of_use = !d->is_stale;
+    d->awaits = d->is_stale = false;
+    if (!is_of_use && !d->is_listed) unlink_drive(m, d);
+    return is_of_use;
+}
+
+void mover_answered(struct mover *m, uint64_t op, const struct txn_answer *answers, uint32_t n)
+{
+    struct drive *d = find(m, op);
+    if (is_back(m, d)) go_on(d, judge_all(d, answers, n));
+    mover_turn(m);
+}
+
+static void note_slice_time(struct drive *d)
+{
+    uint64_t now = d->mover->host.now_ms(d->mover->host.ctx), *longest = &d->mover->counts.longest_slice_ms;
+    if (d->slice_since_ms && now - d->slice_since_ms > *longest) *longest = now - d->slice_since_ms;
+}
+
+static void on_told(struct drive *d, uint64_t version)
+{
+    switch (d->stage) {
+    case STAGE_TELL_WALKING:
+        d->step = METAOPS_WALKING;
+        enter(d, find_slice(d));
+        break;
+    case STAGE_TELL_BOUNDARY:
+        note_slice_time(d);
+        enter(d, STAGE_MEASURE);
+        break;
+    case STAGE_TELL_CARRIED:
+        note_slice_time(d);
+        d->version = version;
+        enter(d, STAGE_END);
+        break;
+    default:
+        d->mover->counts.operations++;
+        enter(d, STAGE_OVER);
+    }
+}
+
+void mover_told(struct mover *m, uint64_t op, uint64_t version)
+{
+    struct drive *d = find(m, op);
+    if (is_back(m, d)) {
+        if (version) on_told(d, version);
+        else rest(d, AGAIN_MS);
+    }
+    mover_turn(m);
+}
+
+static uint32_t count_started(const struct mover *m)
+{
+    uint32_t n = 0;
+    for (const struct drive *d = m->first; d; d = d->next) n += d->is_listed && d->is_started && d->stage != STAGE_OVER;
+    return n;
+}
+
+static bool can_go(const struct drive *d) { return d->is_listed && d->is_started && !d->awaits; }
+
+void mover_turn(struct mover *m)
+{
+    uint64_t now = m->host.now_ms(m->host.ctx);
+    uint32_t n = count_started(m);
+    for (struct drive *d = m->first; d; d = d->next) {
+        if (d->is_listed && !d->is_started && n < MOVER_AT_ONCE) {
+            d->is_started = true;
+            n++;
+        }
+        if (can_go(d) && d->wakes_ms <= now) go(d);
+    }
+}
+
+uint64_t mover_wakes_ms(const struct mover *m)
+{
+    uint64_t at = UINT64_MAX;
+    for (const struct drive *d = m->first; d; d = d->next)
+        if (can_go(d) && d->wakes_ms < at) at = d->wakes_ms;
+    return at;
+}
+
+static struct drive *add_drive(struct mover *m, uint64_t op)
+{
+    struct drive **at = &m->first, *d = mem_zalloc(sizeof *d);
+    while (*at && (*at)->op < op) at = &(*at)->next;
+    d->mover = m;
+    d->op = op;
+    d->next = *at;
+    return *at = d;
+}
+
+/* Those that are not among these any more have ended. */
+static void let_go(struct mover *m)
+{
+    for (struct drive *d = m->first, *next; d; d = next) {
+        next = d->next;
+        if (d->is_listed) continue;
+        d->is_stale = d->awaits;
+        if (!d->awaits) unlink_drive(m, d);
+    }
+}
+
+/* Within one term a driver never changes its mind: what it has sent may still be under way, and nobody would refuse it. So what is let go because this node does not seem to lead goes on where it was if the term is the same after all. */
+void mover_drive(struct mover *m, uint64_t term, struct space_map *map, const struct mover_op *ops, uint32_t n)
+{
+    for (struct drive *d = m->first; d; d = d->next) d->is_listed = false;
+    if (term == 0) return;
+    CHECK(term >= m->term);
+    spaces_ref(map);
+    spaces_unref(m->map);
+    m->map = map;
+    m->term = term;
+    for (uint32_t i = 0; i < n; i++) {
+        struct drive *d = find(m, ops[i].plan.op);
+        if (!d) d = add_drive(m, ops[i].plan.op);
+        d->is_listed = true;
+        if (d->term == term) continue;
+        d->is_stale = d->awaits;
+        reset(d, term, &ops[i]);
+    }
+    let_go(m);
+    mover_turn(m);
+}
+
+struct mover *mover_new(const struct mover_host *host)
+{
+    struct mover *m = mem_zalloc(sizeof *m);
+    m->host = *host;
+    return m;
+}
+
+void mover_free(struct mover *m)
+{
+    while (m->first) unlink_drive(m, m->first);
+    spaces_unref(m->map);
+    txnask_fini(&m->ask);
+    mem_free(m);
+}
+
+const struct mover_counts *mover_counts(const struct mover *m) { return &m->counts; }
