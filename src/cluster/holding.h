@@ -93,6 +93,6 @@ const struct holding_op *holding_find(const struct holding *h, uint64_t op); /* 
 uint32_t holding_count(const struct holding *h);
 const struct holding_op *holding_at(const struct holding *h, uint32_t i);
 
-/* A command over all keys was turned away because of holding_gives_out: for a moment (by this clock, ms) no further keys should be given out. */
+/* A command over all keys was turned away because of holding_gives_out: for a moment no further keys should be given out. The clock is the store's (now_ms). */
 void holding_ask_pause(struct holding *h, uint64_t now_ms);
 bool holding_is_paused(const struct holding *h, uint64_t now_ms);

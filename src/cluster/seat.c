@@ -1,85 +1,21 @@
 #include "cluster/seat.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cluster/holding.h"
 #include "cluster/intents.h"
 #include "cluster/meta.h"
-#include "cluster/seatapply.h"
+#include "cluster/seat_own.h"
 #include "cluster/seatentry.h"
-#include "cluster/seatfate.h"
-#include "cluster/txncmd.h"
 #include "shard/engine.h"
 
 enum {
     INFLIGHT_ENTRIES = 256, /* proposed and not committed, of a group: well below what Raft takes, so that it seldom says no */
     INFLIGHT_BYTES = 4 * 1024 * 1024,
     UNCERTAIN_MS = 5000,
-};
-
-/* Ops of some commands, waiting to be proposed. */
-struct batch {
-    struct batch *next;
-    uint64_t sequence;
-    size_t at; /* what was proposed of it: pieces */
-    struct buf ops;
-};
-
-struct seat {
-    struct seats *all;
-    uint32_t group;
-    struct shard *shard;
-    atomic_bool serves; /* R: false when the reign ends; W: true when it has begun and everything before is applied */
-    atomic_bool dirty;  /* seats_turn has something to do here */
-
-    /* W */
-    struct buf pending; /* ops of the running command */
-    uint64_t served;    /* the reign that commands are admitted in */
-    struct seatapply apply;
-    struct intents *intents; /* of the reign */
-
-    pthread_mutex_t lock; /* what follows, to the next remark */
-    bool leads;           /* a reign is under way */
-    bool spoilt;          /* the store has what no log has */
-    bool filling;
-    bool wants_round;
-    uint64_t reign, term;
-    uint64_t ended_ms;    /* when the last reign ended, by seats->now */
-    uint64_t made, taken; /* sequences: of the open batch and the last one closed */
-    uint64_t shown;       /* the last one that an op went into */
-    struct batch *open, *first, **last; /* the open one, and closed ones that are not proposed */
-    struct seatfate fate;
-    uint64_t rounds, confirmed, denied;
-    uint64_t expected;    /* the next index to apply */
-    uint64_t store_index, store_term; /* of the last entry whose effect is in the store, as far as W or commits said */
-    struct seat_mark mark; /* that somebody waits for */
-    bool mark_waits;
-    uint64_t refills;
-
-    /* R */
-    enum raftnode_state role;
-    uint64_t role_term, ready; /* as told, and the last index handed when leadership was */
-    uint64_t handed;
-    _Atomic uint64_t leader;
-    struct seat *next_gone;
-};
-
-struct seats {
-    struct seats_options o;
-    struct seating seating;
-    _Atomic uint16_t *table; /* group -> shard */
-    _Atomic(struct seat *) *by_shard;
-    struct seat **by_group;  /* R; others under the lock */
-    pthread_mutex_t lock;    /* by_group, for those who are not R */
-    atomic_bool dirty;
-    _Atomic uint64_t now;
-    bool told;         /* R: something was learnt */
-    bool again;        /* R: some seat could not propose all it had */
-    struct seat *gone; /* removed; kept for those who hold answers */
 };
 
 static struct seat *find(const struct seats *s, uint32_t group) { return group < META_GROUPS_MAX ? s->by_group[group] : NULL; }
@@ -90,142 +26,6 @@ static struct seat *find_locked(struct seats *s, uint32_t group)
     struct seat *seat = find(s, group);
     pthread_mutex_unlock(&s->lock);
     return seat;
-}
-
-/* ---- W: the engine's side */
-
-static struct seat *of_shard(const struct seats *s, const struct shard *shard) { return atomic_load_explicit(&s->by_shard[shard->id], memory_order_acquire); }
-
-static void soil(struct seat *seat)
-{
-    atomic_store_explicit(&seat->dirty, true, memory_order_release);
-    atomic_store(&seat->all->dirty, true);
-}
-
-static void tell_time(const struct seat *seat) { intents_set_time(seat->intents, atomic_load_explicit(&seat->all->now, memory_order_relaxed)); }
-static bool keeps(void *ctx, uint16_t db, struct slice key) { return intents_keeps(ctx, db, key); }
-
-/* A replica that does not rule never deletes a key by itself; nor does one that does, if a transaction has it. */
-static bool set_rule(const struct seat *seat)
-{
-    if (!seat) return false;
-    bool serves = atomic_load(&seat->serves);
-    struct store *store = seat->shard->store;
-    store->lazy_expire_paused = !serves;
-    store->keeps = NULL;
-    if (likely(!intents_any(seat->intents))) return serves;
-    tell_time(seat);
-    store->keeps = keeps;
-    store->keeps_ctx = seat->intents;
-    return serves;
-}
-
-/* Those that name their group come with keys that must be the group's, which without a map nobody here can tell. */
-static bool has_map(const struct seat *seat, const struct request *r) { return !(r->cmd->flags & CMD_OF_GROUP) || route_map(&seat->all->o.engine->route); }
-
-/* What transactions have locked waits for them. */
-static bool is_unlocked(const struct seat *seat, const struct task *t, const struct request *r)
-{
-    if (likely(!intents_any(seat->intents))) return true;
-    return txncmd_admits(seat->intents, seat->all->o.engine->commands, r->cmd, t->args + r->first_arg, r->argc, t->db);
-}
-
-static bool admits(void *ctx, const struct task *t, const struct request *r, const struct shard *shard)
-{
-    const struct seat *seat = of_shard(ctx, shard);
-    if (!seat || seat->group != r->group) return false;
-    bool serves = set_rule(seat);
-    if (t->stale && r->cmd->flags & CMD_READONLY) return serves || seatapply_is_whole(&seat->apply);
-    return serves && has_map(seat, r) && is_unlocked(seat, t, r);
-}
-
-static bool rules(void *ctx, const struct shard *shard)
-{
-    const struct seat *seat = of_shard(ctx, shard);
-    bool serves = set_rule(seat);
-    if (serves) intents_sweep(seat->intents);
-    return serves;
-}
-
-static struct intents *intents(void *ctx, const struct shard *shard)
-{
-    const struct seat *seat = of_shard(ctx, shard);
-    tell_time(seat);
-    return seat->intents;
-}
-
-static void on_op(void *ctx, const struct op *op)
-{
-    struct seat *seat = ctx;
-    if (!seatapply_is_busy(&seat->apply)) seatentry_add_op(&seat->pending, op);
-}
-
-static void close_batch(struct seat *seat)
-{
-    if (!seat->open) return;
-    *seat->last = seat->open;
-    seat->last = &seat->open->next;
-    seat->open = NULL;
-    seat->taken = seat->made;
-}
-
-/* The reign in which the running command was admitted still goes on. */
-static bool still_leads(const struct seat *seat) { return seat->leads && seat->reign == seat->served; }
-
-/* The command's ops go into the open batch. False: its reign is over, and the store has what will never be proposed. */
-static bool put_pending(struct seat *seat)
-{
-    if (!still_leads(seat)) {
-        seat->spoilt = true;
-        return false;
-    }
-    if (!seat->open) {
-        seat->open = mem_zalloc(sizeof *seat->open);
-        seat->open->sequence = ++seat->made;
-    }
-    buf_add_slice(&seat->open->ops, buf_slice(&seat->pending));
-    seat->shown = seat->made;
-    if (seat->open->ops.len >= SEATENTRY_BYTES) close_batch(seat);
-    return true;
-}
-
-static bool settle_locked(struct seat *seat)
-{
-    if (seat->pending.len == 0) return true;
-    bool ok = put_pending(seat);
-    seat->pending.len = 0;
-    soil(seat);
-    return ok;
-}
-
-static void ran(void *ctx, const struct task *t, const struct request *r, const struct shard *shard, const struct exec *x, struct hold *h)
-{
-    struct seat *seat = of_shard(ctx, shard);
-    if (t->stale && !(r->cmd->flags & CMD_WRITE)) return;
-    pthread_mutex_lock(&seat->lock);
-    h->bounced = !settle_locked(seat) || !still_leads(seat);
-    if (!h->bounced) {
-        h->seat = seat;
-        h->reign = seat->reign;
-        h->wrote = x->ops > 0;
-        h->sequence = seat->shown;
-        if (!h->wrote) { /* one that found nothing to do has only looked */
-            h->round = seat->rounds + 1;
-            seat->wants_round = true;
-            soil(seat);
-        }
-    }
-    pthread_mutex_unlock(&seat->lock);
-}
-
-static void settle(void *ctx, const struct shard *shard)
-{
-    struct seat *seat = of_shard(ctx, shard);
-    if (!seat || seat->pending.len == 0) return;
-    pthread_mutex_lock(&seat->lock);
-    settle_locked(seat);
-    pthread_mutex_unlock(&seat->lock);
-    seats_hurry(seat->all);
 }
 
 void seats_hurry(struct seats *s)
@@ -297,7 +97,7 @@ static void apply(struct seat *seat, struct seat_mail *m)
 
 static void begin_to_serve(struct seat *seat, struct seat_mail *m)
 {
-    tell_time(seat);
+    seat_serve_tell_time(seat);
     intents_begin(seat->intents, seat->shard->store);
     pthread_mutex_lock(&seat->lock);
     if (seat->leads && seat->reign == m->reign && !seat->spoilt) {
@@ -328,7 +128,7 @@ static void end_filling(struct seat *seat, struct seat_mail *m)
     seatfate_passed(&seat->fate, m->index);
     seatfate_not_in_store(&seat->fate);
     seat->shown = 0; /* everything in it is committed */
-    soil(seat);
+    seat_serve_soil(seat);
     pthread_mutex_unlock(&seat->lock);
     seats_hurry(seat->all);
     if (m->done) m->done(m->ctx, seat->group, m->index);
@@ -385,7 +185,7 @@ void seat_filled(struct seats *s, uint32_t group, uint64_t index, uint64_t term,
 
 static void drop_batches(struct seat *seat)
 {
-    close_batch(seat);
+    seat_serve_close_batch(seat);
     while (seat->first) {
         struct batch *b = seat->first;
         seat->first = b->next;
@@ -398,7 +198,7 @@ static void drop_batches(struct seat *seat)
 /* Locked. What was not proposed wholly is lost for certain, and the store has it. */
 static void lose_unproposed(struct seat *seat)
 {
-    close_batch(seat);
+    seat_serve_close_batch(seat);
     if (!seat->first) return;
     seatfate_lose(&seat->fate, seat->first->sequence, seat->taken);
     seat->spoilt = true;
@@ -416,7 +216,7 @@ static void end_reign(struct seat *seat)
     }
     pthread_mutex_unlock(&seat->lock);
     seat->all->told = true;
-    soil(seat); /* spoilt or not is looked at in the next turn: the worker may yet find out */
+    seat_serve_soil(seat); /* spoilt or not is looked at in the next turn: the worker may yet find out */
 }
 
 static void begin_reign_if_ready(struct seat *seat)
@@ -490,7 +290,7 @@ void seats_committed(struct seats *s, uint32_t group, const struct raftnode_entr
     s->told |= seat->fate.n != open; /* what others made settles nothing here */
     pthread_mutex_unlock(&seat->lock);
     if (m) put(m);
-    if (more) soil(seat);
+    if (more) seat_serve_soil(seat);
     if (seat->role == RAFTNODE_LEADER) begin_reign_if_ready(seat);
 }
 
@@ -536,7 +336,7 @@ static bool propose(struct seat *seat, struct batch *b)
 /* Locked. */
 static void propose_some(struct seat *seat)
 {
-    close_batch(seat);
+    seat_serve_close_batch(seat);
     while (seat->first && seat->fate.n < INFLIGHT_ENTRIES && seat->fate.open_bytes < INFLIGHT_BYTES) {
         struct batch *b = seat->first;
         if (!propose(seat, b)) break;
@@ -657,14 +457,14 @@ void seat_mark(struct seats *s, uint32_t group, struct seat_mark *m)
     *m = (struct seat_mark){.sequence = UINT64_MAX}; /* of nothing: there is no such seat, or what is in it has no place in the log */
     if (!seat) return;
     pthread_mutex_lock(&seat->lock);
-    close_batch(seat);
+    seat_serve_close_batch(seat);
     bool open = seat->shown && seatfate_of(&seat->fate, seat->shown) == SEATFATE_OPEN;
     if (!seat->spoilt && !seat->filling) {
         *m = (struct seat_mark){.index = seat->store_index, .term = seat->store_term, .sequence = open ? seat->shown : 0, .refills = seat->refills};
         seatapply_whole_index(&seat->apply, &m->index, &m->term);
         seat->mark = *m;
         seat->mark_waits = open;
-        soil(seat);
+        seat_serve_soil(seat);
     }
     pthread_mutex_unlock(&seat->lock);
     seats_hurry(s);
@@ -734,7 +534,8 @@ struct seats *seats_new(const struct seats_options *options)
     s->table = mem_zalloc(META_GROUPS_MAX * sizeof *s->table);
     s->by_group = mem_zalloc(META_GROUPS_MAX * sizeof *s->by_group);
     s->by_shard = mem_zalloc(options->engine->route.shards * sizeof *s->by_shard);
-    s->seating = (struct seating){.ctx = s, .admits = admits, .ran = ran, .rules = rules, .settle = settle, .intents = intents};
+    s->seating = seat_serve;
+    s->seating.ctx = s;
     options->engine->seating = &s->seating;
     options->engine->route.seats = s->table;
     return s;
@@ -743,7 +544,7 @@ struct seats *seats_new(const struct seats_options *options)
 /* Under the token. */
 static void sit(struct seat *seat, struct seat_mail *m)
 {
-    seat->shard->store->on_op = on_op;
+    seat->shard->store->on_op = seat_serve_on_op;
     seat->shard->store->on_op_ctx = seat;
 }
 
@@ -764,6 +565,7 @@ int seats_add(struct seats *s, uint32_t group)
     pthread_mutex_init(&seat->lock, NULL);
     seatapply_init(&seat->apply, e->stores[i]);
     seat->intents = intents_new(e->random);
+    seat->holding = holding_new(group);
     pthread_mutex_lock(&s->lock);
     s->by_group[group] = seat;
     pthread_mutex_unlock(&s->lock);
@@ -808,6 +610,7 @@ static void free_seat(struct seat *seat)
     seatfate_fini(&seat->fate);
     seatapply_fini(&seat->apply);
     intents_free(seat->intents);
+    holding_free(seat->holding);
     buf_fini(&seat->pending);
     pthread_mutex_destroy(&seat->lock);
     mem_free(seat);

@@ -559,7 +559,9 @@ bool txncmd_all_keys(const struct command_table *t, const struct command *c, con
     struct txnargs a = {argv, argc, 1};
     if (c->fn == cmd_run) return txnargs_all_of_run(a, t, one, ctx);
     if (c->fn == cmd_digest) return txnargs_all(a, db, one, ctx);
-    return txnargs_all_of_command(c, argv, argc, db, one, ctx);
+    if (!c->inner_at) return txnargs_all_of_command(c, argv, argc, db, one, ctx);
+    const struct command *inner = command_inner(t, c, argv, argc);
+    return !inner || txnargs_all_of_command(inner, argv + c->inner_at, argc - (uint32_t)c->inner_at, db, one, ctx);
 }
 
 bool txncmd_admits(struct intents *n, const struct command_table *t, const struct command *c, const struct slice *argv, uint32_t argc, uint16_t db)

@@ -44,7 +44,7 @@ extern const struct command_family txncmd_family;
 /* Whether a request of the group may run now: no lock of a transaction (there are some) is in the way of what it does to its keys. These commands, too, may have to wait: run and digest, as others do. */
 bool txncmd_admits(struct intents *n, const struct command_table *t, const struct command *c, const struct slice *argv, uint32_t argc, uint16_t db);
 
-/* Whether `one` says true of every key that a request names: its own, those within txn.run, and those of txn.digest. Not those of txn.fetch, which answers for itself. */
+/* Whether `one` says true of every key that a request names: its own, those of a command within it, also within txn.run, and those of txn.digest. Not those of txn.fetch, which answers for itself. */
 bool txncmd_all_keys(const struct command_table *t, const struct command *c, const struct slice *argv, uint32_t argc, uint16_t db, txnargs_key_fn *one, void *ctx);
 
 void txncmd_add_op(struct buf *ops, struct slice op);

@@ -11,6 +11,7 @@
 
 #include "shard/task.h"
 
+struct holding;
 struct intents;
 struct seat;
 
@@ -44,4 +45,6 @@ struct seating {
     void (*settle)(void *ctx, const struct shard *s);
     /* Under the token, for a command that was admitted: the locks of transactions in its group (cluster/intents.h). */
     struct intents *(*intents)(void *ctx, const struct shard *s);
+    /* Likewise: what the group serves while keys are carried (cluster/holding.h), as the store's records say now. What was found in it before is good until this is asked for again after such a record has changed. */
+    struct holding *(*holding)(void *ctx, const struct shard *s);
 };
