@@ -9,7 +9,8 @@
  *   commit    the others write their parts; then the decision is forgotten
  *   drop      an attempt is given up
  *
- * Requests are the groups' own commands (cluster/txncmd.h). Each attempt has a name of its own.
+ * Requests are the groups' own commands (cluster/txncmd.h). Each attempt has a name of its own. Besides single keys, or instead, a host can ask groups for other things, which they reserve likewise: parts of key spaces, and locks on them
+ * (server/spancmd.h).
  *
  * One thread. */
 #pragma once
@@ -70,9 +71,11 @@ struct txn_host {
     bool (*run)(void *ctx, struct txn *t);
     void (*settled)(void *ctx, struct txn *t, enum txn_outcome o); /* once: the client's answer may go */
     void (*over)(void *ctx, struct txn *t);                        /* once, later: nothing more will be sent, and t may be freed, also from within */
+    /* What is to be asked of groups besides keys, by txn_ask: at the beginning of an attempt, and again whenever all that was asked has been told, before run. Nothing more: that is all. NULL: there is never anything. */
+    void (*asks)(void *ctx, struct txn *t);
 };
 
-/* The keys are told apart by database and name, each once; what they point to is kept until it is settled. name is copied. */
+/* The keys are told apart by database and name, each once; what they point to is kept until it is settled. name is copied. n may be 0 if the host asks. */
 struct txn *txn_new(const struct txn_host *host, struct slice name, const struct txn_key *keys, uint32_t n);
 void txn_free(struct txn *t);
 
@@ -85,6 +88,15 @@ void txn_hurry(struct txn *t, int64_t now_ms); /* its time is over: it ends as s
 /* ---- within run */
 bool txn_entry(const struct txn *t, uint32_t key, struct slice *raw); /* as dump/dumpfile writes it; false: there is no such key */
 void txn_write(struct txn *t, uint32_t key, struct slice op);         /* as log/opcode writes it; of a key that is not only read */
+
+/* ---- within asks and run */
+
+/* A request to a group: a command of its own, the transaction's name, and these words, which are copied. It answers an array: the TOKEN of what it has reserved, null if that is nothing; and what it tells. Requests of one group are in their order. */
+void txn_ask(struct txn *t, uint32_t group, const char *command, const struct slice *words, uint32_t n);
+uint32_t txn_asked(const struct txn *t);                  /* how many, in this attempt */
+struct slice txn_told(const struct txn *t, uint32_t ask); /* RESP: one value */
+/* Within run: the group that this was asked of writes. */
+void txn_write_there(struct txn *t, uint32_t ask, struct slice op);
 
 /* After TXN_REFUSED: "-ERR ...\r\n". */
 struct slice txn_error(const struct txn *t);

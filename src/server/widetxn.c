@@ -472,7 +472,7 @@ static void run_over_groups(struct widetxn *w)
     struct txn_key *keys = mem_alloc(w->n_keys * sizeof *keys);
     for (uint32_t i = 0; i < w->n_keys; i++) keys[i] = w->keys[i].k;
     int n = snprintf(name, sizeof name, "%.16s%02x%llx", f->server->run_id, f->worker.id & 0xffu, (unsigned long long)all_of(w)->counter++);
-    struct txn_host host = {w, group_of, send, run, settled, over};
+    struct txn_host host = {w, group_of, send, run, settled, over, NULL};
     w->txn = txn_new(&host, slice_of(name, (size_t)n), keys, w->n_keys);
     mem_free(keys);
     txn_start(w->txn, relay_now_ms(), relay_timeout_ms(f->server->relay));

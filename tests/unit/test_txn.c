@@ -78,7 +78,7 @@ static struct desk *desk_new(void)
     struct desk *d = mem_zalloc(sizeof *d);
     d->writes_a = d->writes_b = true;
     d->now_ms = 1000000;
-    struct txn_host host = {d, group_of, send, run, settled, over};
+    struct txn_host host = {d, group_of, send, run, settled, over, NULL};
     d->txn = txn_new(&host, SLICE("name"), keys, 3);
     return d;
 }

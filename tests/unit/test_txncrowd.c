@@ -506,7 +506,7 @@ static void begin(struct bank *b, struct teller *s)
         s->keys[i] = (struct txn_key){0, !s->reads_all && i < 2 ? 'w' : 'r', slice_str(s->names[i])};
     }
     snprintf(name, sizeof name, "t%u", s->number);
-    struct txn_host host = {s, group_of, send, run, settled, over};
+    struct txn_host host = {s, group_of, send, run, settled, over, NULL};
     s->txn = txn_new(&host, slice_str(name), s->keys, s->n_keys);
     txn_start(s->txn, b->now_ms, 5000);
 }
