@@ -133,6 +133,7 @@ static struct intents *intents(void *ctx, const struct shard *shard)
 }
 
 static struct holding *holding(void *ctx, const struct shard *shard) { return holding_of(of_shard(ctx, shard)); }
+static uint32_t group(void *ctx, const struct shard *shard) { return of_shard(ctx, shard)->group; }
 
 /* On replicas that do not lead, too, and while a seat is emptied and filled. */
 void seat_serve_on_op(void *ctx, const struct op *op)
@@ -210,4 +211,4 @@ static void settle(void *ctx, const struct shard *shard)
     seats_hurry(seat->all);
 }
 
-const struct seating seat_serve = {.admits = admits, .ran = ran, .rules = rules, .settle = settle, .intents = intents, .holding = holding};
+const struct seating seat_serve = {.admits = admits, .ran = ran, .rules = rules, .settle = settle, .intents = intents, .holding = holding, .group = group};

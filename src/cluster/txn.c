@@ -137,14 +137,28 @@ static void begin(struct txn *t, int64_t now_ms)
     else pause_for(t, now_ms, begin);
 }
 
-/* The attempt came to nothing, because others had the keys or took them; nothing of it is left. */
+/* As far as is known here, all keys are where they were when this attempt began. */
+static bool are_where_they_were(const struct txn *t)
+{
+    for (uint32_t i = 0; i < t->n_keys; i++)
+        if (t->host.group_of(t->host.ctx, t->keys[i].k.key) != t->groups[t->keys[i].group].number) return false;
+    return true;
+}
+
+/* The attempt came to nothing, because others had the keys or took them, or because some have moved; nothing of it is left. */
 static void begin_anew(struct txn *t, int64_t now_ms)
 {
-    t->one_by_one = true;
+    bool moved = t->moved;
+    t->moved = false;
+    t->one_by_one |= !moved;
     if (is_late(t, now_ms) || t->attempts > ATTEMPTS_MAX) {
         settle(t, TXN_BUSY);
         end(t);
-    } else begin(t, now_ms);
+    } else if (moved && are_where_they_were(t)) {
+        pause_for(t, now_ms, begin); /* the map will come around */
+    } else {
+        begin(t, now_ms);
+    }
 }
 
 void txn_start(struct txn *t, int64_t now_ms, uint32_t timeout_ms)
@@ -179,11 +193,13 @@ static void was_taken(struct txn *t, int64_t now_ms)
     else drop(t);
 }
 
+/* It says that it cannot be done now, not that it cannot be done. */
+static bool is_passing(struct slice error) { return answer_is_error(error, "TXNBUSY") || answer_is_error(error, "TXNGONE") || answer_is_error(error, "TXNMOVED"); }
+
 static const struct slice *error_among(const struct txn_answer *answers, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
-        if (answers[i].fate == TXN_ANSWERED && answers[i].reply.n && answers[i].reply.p[0] == '-' && !answer_is_error(answers[i].reply, "TXNBUSY") && !answer_is_error(answers[i].reply, "TXNGONE"))
-            return &answers[i].reply;
+        if (answers[i].fate == TXN_ANSWERED && answers[i].reply.n && answers[i].reply.p[0] == '-' && !is_passing(answers[i].reply)) return &answers[i].reply;
     return NULL;
 }
 
@@ -204,7 +220,9 @@ static bool any_says(const struct txn_answer *answers, uint32_t n, const char *c
 static void on_fetched(struct txn *t, int64_t now_ms, const struct txn_answer *answers, uint32_t n)
 {
     const struct slice *error = error_among(answers, n);
+    t->moved = any_says(answers, n, "TXNMOVED");
     if (error) refuse(t, *error);
+    else if (t->moved) drop(t);
     else if (any_says(answers, n, "TXNBUSY")) was_taken(t, now_ms);
     else if (any_says(answers, n, "TXNGONE")) drop(t);
     else if (!all_answered(answers, n)) fail(t, TXN_NOBODY);

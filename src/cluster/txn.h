@@ -1,6 +1,7 @@
 /* A transaction over several groups, as the node that coordinates it drives it (docs/decisions/020). Pure: no clock, no thread, no connection. Requests go out through the host's functions; answers and time come in.
  *
- *   fetch     the keys are reserved in their groups, and their entries come; side by side at first, and if something was taken, group after group in ascending order
+ *   fetch     the keys are reserved in their groups, and their entries come; side by side at first, and if something was taken, group after group in ascending order. If a key is not where it was looked for, it
+ *             is given up, and begins anew with where it is now
  *   run       the host runs the commands on the entries, and says what they write
  *   done      nothing is written: were all keys held at one moment?
  *   prepare   all groups but one write intents

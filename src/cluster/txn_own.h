@@ -74,6 +74,7 @@ struct txn {
     int64_t deadline_ms, wakes_ms, decided_ms;
     uint32_t pause_ms;
     uint32_t attempts;
+    bool moved;      /* a group does not serve what it was asked for */
     bool one_by_one; /* groups are reserved one after the other, in ascending order */
     uint32_t next;   /* and this one is being asked */
     bool settled;

@@ -47,4 +47,6 @@ struct seating {
     struct intents *(*intents)(void *ctx, const struct shard *s);
     /* Likewise: what the group serves while keys are carried (cluster/holding.h), as the store's records say now. What was found in it before is good until this is asked for again after such a record has changed. */
     struct holding *(*holding)(void *ctx, const struct shard *s);
+    /* Likewise: which group it is. */
+    uint32_t (*group)(void *ctx, const struct shard *s);
 };

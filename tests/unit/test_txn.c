@@ -24,12 +24,17 @@ struct desk {
     uint32_t sends;
     int64_t now_ms;
     bool no_map, stop, writes_a, writes_b;
+    uint32_t group_of_a;
     bool settled, over;
     enum txn_outcome outcome;
     unsigned runs;
 };
 
-static uint32_t group_of(void *ctx, struct slice key) { return ((struct desk *)ctx)->no_map ? TXN_NO_GROUP : key.p[0] == 'a' ? 5 : 3; }
+static uint32_t group_of(void *ctx, struct slice key)
+{
+    const struct desk *d = ctx;
+    return d->no_map ? TXN_NO_GROUP : key.p[0] == 'a' ? d->group_of_a : 3;
+}
 
 static void send(void *ctx, struct txn *t, const struct txn_request *requests, uint32_t n, uint32_t timeout_ms)
 {
@@ -77,6 +82,7 @@ static struct desk *desk_new(void)
 {
     struct desk *d = mem_zalloc(sizeof *d);
     d->writes_a = d->writes_b = true;
+    d->group_of_a = 5;
     d->now_ms = 1000000;
     struct txn_host host = {d, group_of, send, run, settled, over, NULL};
     d->txn = txn_new(&host, SLICE("name"), keys, 3);
@@ -129,6 +135,7 @@ static void wake(struct desk *d)
 #define OK "+OK\r\n"
 #define BUSY "-TXNBUSY taken\r\n"
 #define GONE "-TXNGONE lost\r\n"
+#define MOVED "-TXNMOVED not here\r\n"
 #define ENTRIES_3 "*3\r\n$16\r\n" TOKEN "\r\n$1\r\nB\r\n$-1\r\n"
 #define ENTRIES_5 "*2\r\n$16\r\n" TOKEN "\r\n$1\r\nA\r\n"
 
@@ -235,6 +242,58 @@ static void what_stays_taken_ends_it_in_time(void **state)
     assert_in_range(d->now_ms - began, 5000, 5100);
     expect_sent(d, "3 txn.drop name.001");
     reply(d, OK, NULL);
+    end_with(d, TXN_BUSY);
+}
+
+static void a_key_that_has_moved_is_looked_for_where_it_is_now(void **state)
+{
+    struct desk *d = started();
+    d->group_of_a = 7;
+    reply(d, ENTRIES_3, MOVED);
+    expect_sent(d, "3 txn.drop name.000; 5 txn.drop name.000");
+    reply(d, OK, OK);
+    expect_sent(d, "3 txn.fetch name.001 2 0 w b 1 r c; 7 txn.fetch name.001 1 0 w a"); /* nobody was in its way: side by side */
+    reply(d, ENTRIES_3, ENTRIES_5);
+    expect_sent(d, "7 txn.prepare name.001 ");
+    reply(d, OK, NULL);
+    reply(d, OK, NULL);
+    reply(d, OK, NULL);
+    reply(d, OK, NULL);
+    assert_int_equal(d->runs, 1);
+    end_with(d, TXN_DONE);
+}
+
+static void a_key_that_moves_is_waited_for_if_the_map_does_not_know_yet(void **state)
+{
+    struct desk *d = started();
+    uint32_t sends = 0;
+    for (int i = 0; i < 3; i++) {
+        reply(d, BUSY, MOVED); /* that it moves weighs more: where it is looked for is wrong */
+        reply(d, OK, OK);
+        sends = d->sends;
+        d->group_of_a = i == 2 ? 3 : 5;
+        wake(d);
+    }
+    assert_int_equal(d->sends, sends + 1);
+    expect_sent(d, "3 txn.fetch name.003 3 0 w a 0 w b 1 r c"); /* by now it is in the other group */
+    reply(d, "*4\r\n$16\r\n" TOKEN "\r\n$1\r\nA\r\n$1\r\nB\r\n$-1\r\n", NULL);
+    expect_sent(d, "3 txn.decide name.003 ");
+    reply(d, OK, NULL);
+    expect_sent(d, "3 txn.forget name.003");
+    reply(d, OK, NULL);
+    end_with(d, TXN_DONE);
+}
+
+static void a_key_that_is_never_found_ends_it_in_time(void **state)
+{
+    struct desk *d = started();
+    int64_t began = d->now_ms;
+    while (!d->settled) {
+        reply(d, ENTRIES_3, MOVED);
+        reply(d, OK, OK);
+        if (!d->settled) wake(d);
+    }
+    assert_in_range(d->now_ms - began, 5000, 5100);
     end_with(d, TXN_BUSY);
 }
 
@@ -393,6 +452,9 @@ int main(void)
         cmocka_unit_test(a_read_is_whole_if_all_was_held_to_the_end),
         cmocka_unit_test(what_is_taken_is_waited_for_in_ascending_order),
         cmocka_unit_test(what_stays_taken_ends_it_in_time),
+        cmocka_unit_test(a_key_that_has_moved_is_looked_for_where_it_is_now),
+        cmocka_unit_test(a_key_that_moves_is_waited_for_if_the_map_does_not_know_yet),
+        cmocka_unit_test(a_key_that_is_never_found_ends_it_in_time),
         cmocka_unit_test(a_lost_reservation_makes_it_begin_anew),
         cmocka_unit_test(a_group_that_nobody_leads_means_that_nothing_happened),
         cmocka_unit_test(a_decision_that_may_have_been_made_is_asked_for),
