@@ -265,6 +265,8 @@ static void on_task(void *ctx, void *self, uint32_t kind, uint64_t arg)
     case NODESIM_ANSWER: nodesim_client_answer(s, (uint32_t)arg); break;
     case NODESIM_TIMEOUT: nodesim_client_timeout(s, (uint32_t)(arg >> 32), (uint32_t)arg); break;
     case NODESIM_ADMIN: nodesim_story_admin(s); break;
+    case NODESIM_LOCK: nodesim_lock_event(s, arg); break;
+    case NODESIM_PIPE: nodesim_pipe_event(s, arg); break;
     case NODESIM_TOPOLOGY: nodesim_topology_admin(s); break;
     case NODESIM_STRIKE: nodesim_topology_strike(s, arg); break;
     case NODESIM_TXN_CLIENT:

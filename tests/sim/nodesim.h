@@ -7,6 +7,8 @@
  *     nodesim_client.c   clients, and the guests (server/relay.h) that run their commands
  *     nodesim_txn.c      transactions over groups, their coordinators and the care for what those leave behind
  *     nodesim_range.c    a key space that has an order, and commands on ranges of it
+ *     nodesim_lock.c     clients that lock parts of it
+ *     nodesim_pipe.c     pipelines, and reads that may be old
  *     nodesim_topology.c changes of that key space, and faults at their steps
  *     nodesim_story.c    an administrator, the weather, and what must be true in the end
  *
@@ -43,6 +45,7 @@ struct nodesim_result {
     uint64_t reigns, refills, installs, recoveries, snapshots, held; /* held: commands in whose middle the world went on */
     uint64_t moves, joins, leaves, transfers, drops;
     uint64_t ranges, modes, splits, merges; /* ranges: commands on them */
+    uint64_t locks, denied, pipelines, stale_reads; /* denied: others had a lock */
     uint64_t strikes, blinded; /* faults in the middle of a topology change; nodes that were cut off from the map alone */
     uint64_t wide_writes, wide_reads, wide_refused, wide_uncertain, recovered; /* transactions over two groups; recovered: without their coordinators */
 };

@@ -92,30 +92,43 @@ void nodesim_client_look(struct nodesim_node *n)
     n->n_guests = left;
 }
 
-bool nodesim_client_run(struct nodesim_node *n, const struct nodesim_guest *guest, uint32_t named, const struct slice *argv, uint32_t argc)
+/* What became of one of the commands that ran, or did not. */
+static void settle_one(struct nodesim_node *n, struct nodesim_guest *g, uint32_t group)
 {
-    struct nodesim_guest g = *guest;
-    struct task t = {.out = &g.reply, .resp = 2};
-    uint32_t group = task_add_to(&t, n->engine, named, command_find_any(n->sim->commands, argv[0]), argv, argc)->group;
-    t.end = 1;
-    CHECK(task_start(n->worker, &t) && t.n_holds == 1); /* nobody else has the token */
-    g.hold = t.holds[0];
+    if (!g->hold.bounced) {
+        add_guest(n, g);
+        return;
+    }
+    uint64_t leader = group < NODESIM_GROUPS ? metahost_leader(n->meta, group) : 0;
+    g->reply.len = 0;
+    reply(n, g, group == SEATING_MIXED ? NODESIM_ASTRIDE : NODESIM_BOUNCED, (uint32_t)leader);
+    buf_fini(&g->reply);
+}
+
+bool nodesim_client_run(struct nodesim_node *n, const struct nodesim_guest *guest, const struct nodesim_run *r)
+{
+    struct buf replies = {0};
+    struct task t = {.out = &replies, .resp = 2, .stale = r->stale};
+    size_t at = 0;
+    for (uint32_t i = 0; i < r->times; i++) task_add_to(&t, n->engine, r->group, command_find_any(n->sim->commands, r->argv[0]), r->argv, r->argc);
+    uint32_t group = t.requests[0].group;
+    t.end = r->times;
+    CHECK(task_start(n->worker, &t) && t.n_holds > 0); /* nobody else has the token */
+    bool lives = n->log != NULL;
+    for (uint32_t i = 0; lives && i < t.n_holds; i++) {
+        struct nodesim_guest g = *guest;
+        g.attempt += i;
+        g.hold = t.holds[i];
+        if (g.hold.bounced && i + 1 < t.n_holds) world_fail(n->sim->w, "a command was run behind one of its pipeline that bounced");
+        buf_add_slice(&g.reply, slice_of(replies.p + at, g.hold.reply_end - at));
+        at = g.hold.reply_end;
+        settle_one(n, &g, group);
+    }
     task_fini(&t);
-    if (!n->log) {
-        buf_fini(&g.reply);
-        nodesim_free_rest(n);
-        return false;
-    }
-    if (g.hold.bounced) {
-        uint64_t leader = group < NODESIM_GROUPS ? metahost_leader(n->meta, group) : 0;
-        g.reply.len = 0;
-        reply(n, &g, group == SEATING_MIXED ? NODESIM_ASTRIDE : NODESIM_BOUNCED, (uint32_t)leader);
-        buf_fini(&g.reply);
-    } else {
-        add_guest(n, &g);
-        nodesim_client_look(n);
-    }
-    return true;
+    buf_fini(&replies);
+    if (lives) nodesim_client_look(n);
+    else nodesim_free_rest(n);
+    return lives;
 }
 
 bool nodesim_client_request(struct nodesim_node *n, uint32_t number)
@@ -123,7 +136,9 @@ bool nodesim_client_request(struct nodesim_node *n, uint32_t number)
     const struct nodesim_request r = n->sim->requests[number];
     struct slice argv[NODESIM_WORDS];
     for (uint32_t i = 0; i < r.argc; i++) argv[i] = slice_str(r.words[i]);
-    return nodesim_client_run(n, &(struct nodesim_guest){.client = r.client, .attempt = r.attempt}, SEATING_NO_GROUP, argv, r.argc);
+    const struct nodesim_guest g = {.client = r.client, .attempt = r.attempt};
+    const struct nodesim_run run = {.group = SEATING_NO_GROUP, .argv = argv, .argc = r.argc, .times = r.times ? r.times : 1, .stale = r.stale};
+    return nodesim_client_run(n, &g, &run);
 }
 
 /* ---- what a client asks for */
@@ -235,22 +250,27 @@ static uint32_t choose_node(struct nodesim *s, const struct nodesim_client *c)
     return is_split(s) && node == s->split_node ? node % NODESIM_NODES + 1 : node;
 }
 
-static void post(struct nodesim *s, struct nodesim_client *c)
+bool nodesim_client_post(struct nodesim *s, uint32_t node, const struct nodesim_request *r)
 {
-    uint32_t node = choose_node(s, c);
     const struct nodesim_node *n = world_node(s->w, node);
-    c->request.attempt = ++c->attempt;
-    if (!n || !n->member) {
-        c->leader_of[c->key] = 0;
-        answer(s, c->request.client, c->attempt, NODESIM_BOUNCED, 0, SLICE(""));
-        return;
-    }
+    if (!n || !n->member) return false;
     if (s->n_requests == s->cap_requests) {
         s->cap_requests = s->cap_requests * 2 + 256;
         s->requests = mem_resize(s->requests, s->cap_requests * sizeof *s->requests);
     }
-    s->requests[s->n_requests] = c->request;
+    s->requests[s->n_requests] = *r;
     world_after(s->w, node, 50 + rng_below(world_rng(s->w), 500), NODESIM_REQUEST, s->n_requests++);
+    return true;
+}
+
+static void post(struct nodesim *s, struct nodesim_client *c)
+{
+    c->request.attempt = ++c->attempt;
+    if (!nodesim_client_post(s, choose_node(s, c), &c->request)) {
+        c->leader_of[c->key] = 0;
+        answer(s, c->request.client, c->attempt, NODESIM_BOUNCED, 0, SLICE(""));
+        return;
+    }
     uint64_t wait = WAIT_MS * (1 + c->request.client % NODESIM_CLIENTS) * WORLD_MS; /* some are more patient than others */
     world_after(s->w, 0, wait, NODESIM_TIMEOUT, (uint64_t)c->request.client << 32 | c->attempt);
 }
@@ -349,8 +369,11 @@ static void give_up(struct nodesim *s, struct nodesim_client *c)
 void nodesim_client_answer(struct nodesim *s, uint32_t number)
 {
     struct nodesim_answer *a = &s->answers[number];
-    struct nodesim_client *c = &s->clients[a->client];
     struct slice reply = buf_slice(&a->reply);
+    if (a->client >= NODESIM_FIRST_PIPE) nodesim_pipe_answer(s, a);
+    else if (a->client >= NODESIM_FIRST_LOCKER) nodesim_lock_answer(s, a);
+    if (a->client >= NODESIM_FIRST_LOCKER) return;
+    struct nodesim_client *c = &s->clients[a->client];
     if (!c->busy || c->attempt != a->attempt) return;
     switch (a->status) {
     case NODESIM_DONE:

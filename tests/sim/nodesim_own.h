@@ -23,6 +23,11 @@ enum {
     NODESIM_LINE_KEYS = 8,
     NODESIM_KEYS = NODESIM_LINE + NODESIM_LINE_KEYS,
     NODESIM_KEY_BYTES = 16,
+    NODESIM_FIRST_LOCKER = NODESIM_CLIENTS + NODESIM_KEYS, /* numbers of clients: those that lock ranges, */
+    NODESIM_LOCKERS = 4,
+    NODESIM_FIRST_PIPE = NODESIM_FIRST_LOCKER + NODESIM_LOCKERS, /* send pipelines, */
+    NODESIM_PIPES = 2,
+    NODESIM_FIRST_TXN = NODESIM_FIRST_PIPE + NODESIM_PIPES, /* want transactions */
     NODESIM_WORDS = 7,
     NODESIM_WORD_BYTES = 40,
 };
@@ -55,6 +60,8 @@ enum nodesim_task {
     NODESIM_TXN_CLIENT,
     NODESIM_TXN_END,
     NODESIM_TXN_TIMEOUT,
+    NODESIM_LOCK,
+    NODESIM_PIPE,
     NODESIM_TOPOLOGY, /* the key space's administrator */
     NODESIM_STRIKE,
 };
@@ -63,6 +70,8 @@ enum nodesim_task {
 
 struct nodesim_request { /* on its way to a node: it may arrive when the client has long given up */
     uint32_t client, attempt, argc;
+    uint32_t times; /* a pipeline of so many of the same; 0: of one. They have numbers of attempts of their own, from this one on */
+    bool stale;     /* a read: whoever gets it answers it, if it has a replica */
     char words[NODESIM_WORDS][NODESIM_WORD_BYTES];
 };
 
@@ -190,6 +199,8 @@ struct nodesim {
     uint64_t split_until;
     bool impatient; /* silent nodes are given up */
     struct nodesim_topology *topology;
+    struct nodesim_locks *locks;
+    struct nodesim_pipes *pipes;
     uint32_t think_us;
     uint32_t held; /* a command stands still somewhere */
     struct nodesim_machine machines[NODESIM_NODES + 1];
@@ -241,8 +252,15 @@ void nodesim_snap_marked(struct nodesim_node *n, uint32_t group, uint64_t index)
 /* ---- nodesim_client.c */
 /* A client's message has come. False: the process died in the middle of it. */
 bool nodesim_client_request(struct nodesim_node *n, uint32_t request);
-/* Runs a command, for the guest g: of a client, or of a coordinator, which names a group. False as above. */
-bool nodesim_client_run(struct nodesim_node *n, const struct nodesim_guest *g, uint32_t group, const struct slice *argv, uint32_t argc);
+struct nodesim_run {
+    uint32_t group; /* of a coordinator, which names it; else SEATING_NO_GROUP */
+    const struct slice *argv;
+    uint32_t argc, times;
+    bool stale;
+};
+/* Runs a command, for the guest g. False as above. */
+bool nodesim_client_run(struct nodesim_node *n, const struct nodesim_guest *g, const struct nodesim_run *r);
+bool nodesim_client_post(struct nodesim *s, uint32_t node, const struct nodesim_request *r); /* false: no such node is there */
 bool nodesim_is_sum(uint32_t pair); /* else of words */
 void nodesim_key_name(char out[NODESIM_KEY_BYTES], uint32_t key);
 uint32_t nodesim_pair_key(uint32_t pair, uint32_t side);
@@ -260,6 +278,20 @@ uint32_t nodesim_range_sum(uint32_t which); /* two of them are sums, which trans
 void nodesim_range_ask(struct nodesim *s, struct nodesim_client *c, bool reads); /* a command on a range that begins with the client's key */
 bool nodesim_range_refuses(struct slice reply); /* nothing happened, and that may be */
 void nodesim_range_answers(struct nodesim *s, const struct nodesim_client *c, struct slice reply, struct wgl_answer *answers);
+
+/* ---- nodesim_lock.c */
+void nodesim_lock_new(struct nodesim *s);
+void nodesim_lock_start(struct nodesim *s);
+void nodesim_lock_free(struct nodesim *s);
+void nodesim_lock_event(struct nodesim *s, uint64_t arg);
+void nodesim_lock_answer(struct nodesim *s, const struct nodesim_answer *a);
+
+/* ---- nodesim_pipe.c */
+void nodesim_pipe_new(struct nodesim *s);
+void nodesim_pipe_start(struct nodesim *s);
+void nodesim_pipe_free(struct nodesim *s);
+void nodesim_pipe_event(struct nodesim *s, uint64_t arg);
+void nodesim_pipe_answer(struct nodesim *s, const struct nodesim_answer *a);
 
 /* ---- nodesim_txn.c */
 void nodesim_txn_new(struct nodesim *s);

@@ -326,6 +326,8 @@ static void tell_story(struct nodesim *s)
     s->load = s->admin = s->changes = true;
     for (uint32_t i = 0; i < NODESIM_CLIENTS; i++) world_after(w, 0, 500 * WORLD_MS, NODESIM_CLIENT, i);
     nodesim_txn_start(s);
+    nodesim_lock_start(s);
+    nodesim_pipe_start(s);
     world_after(w, 0, 1000 * WORLD_MS, NODESIM_TOPOLOGY, 0);
     if (rng_below(rng, 5) == 0) world_set_faults(w, &faults); /* it may happen while the cluster is founded */
     world_run(w, CALM_MS * WORLD_MS);
@@ -368,6 +370,8 @@ static void free_sim(struct nodesim *s)
 {
     world_free(s->w);
     nodesim_txn_free(s);
+    nodesim_lock_free(s);
+    nodesim_pipe_free(s);
     nodesim_topology_free(s);
     for (uint32_t i = 0; i < s->n_answers; i++) buf_fini(&s->answers[i].reply);
     mem_free(s->answers);
@@ -392,6 +396,8 @@ void nodesim_run(uint64_t seed, enum nodesim_mutant mutant, bool trace, struct n
     slog_open(&s->log, NULL, SLOG_TEXT, (enum slog_level)(SLOG_WARNING + 1)); /* its lines have the real time */
     s->history = wgl_new();
     nodesim_txn_new(s);
+    nodesim_lock_new(s);
+    nodesim_pipe_new(s);
     nodesim_topology_new(s);
     s->w = world_new(NODESIM_NODES, seed, &program, trace);
     prepare_machines(s);
@@ -401,6 +407,6 @@ void nodesim_run(uint64_t seed, enum nodesim_mutant mutant, bool trace, struct n
     out->world = *world_counts(s->w);
     out->hash = world_hash(s->w);
     out->counts = out->world.crashes && out->reigns > NODESIM_DATA && out->refills + out->installs && out->writes && out->reads && out->wide_writes && out->wide_reads &&
-                  out->splits + out->merges && out->ranges;
+                  out->splits + out->merges && out->ranges && out->locks && out->pipelines && out->stale_reads;
     free_sim(s);
 }

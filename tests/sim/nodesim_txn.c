@@ -321,7 +321,8 @@ static bool on_leg(struct nodesim_node *n, uint64_t arg)
     char *copy = mem_dup(l->args.p, l->args.len); /* legs may be elsewhere when the command has ended */
     uint32_t argc = read_args(slice_of(copy, l->args.len), argv);
     if (n->sim->mutant == NODESIM_NO_RESERVATION) make_reservations(n, l->group, argv, argc);
-    bool lives = nodesim_client_run(n, &(struct nodesim_guest){.client = leg_of(arg), .attempt = (uint32_t)arg & 0xffff, .is_leg = true}, l->group, argv, argc);
+    const struct nodesim_run run = {.group = l->group, .argv = argv, .argc = argc, .times = 1};
+    bool lives = nodesim_client_run(n, &(struct nodesim_guest){.client = leg_of(arg), .attempt = (uint32_t)arg & 0xffff, .is_leg = true}, &run);
     mem_free(copy);
     return lives;
 }
@@ -544,7 +545,7 @@ static void client_begin(struct nodesim *s, uint32_t number)
     wish(s, c);
     c->busy = true;
     c->attempt++;
-    c->op = wgl_call(s->history, NODESIM_CLIENTS + NODESIM_KEYS + number, (int64_t)world_now(s->w), parts, parts_of(c, parts));
+    c->op = wgl_call(s->history, NODESIM_FIRST_TXN + number, (int64_t)world_now(s->w), parts, parts_of(c, parts));
     uint64_t arg = (uint64_t)number << 32 | c->attempt;
     world_after(s->w, node, 50 + rng_below(world_rng(s->w), 500), NODESIM_TXN_BEGIN, arg);
     world_after(s->w, 0, CLIENT_MS * WORLD_MS, NODESIM_TXN_TIMEOUT, arg);

@@ -96,6 +96,10 @@ static void run_nodes(uint64_t seed, int mutant, bool trace, struct outcome *o)
     add(o, "joins", r.joins);
     add(o, "leaves", r.leaves);
     add(o, "on ranges", r.ranges);
+    add(o, "locks", r.locks);
+    add(o, "denied", r.denied);
+    add(o, "pipelines", r.pipelines);
+    add(o, "stale reads", r.stale_reads);
     add(o, "changes of mode", r.modes);
     add(o, "splits", r.splits);
     add(o, "merges", r.merges);
