@@ -135,6 +135,14 @@ static struct intents *intents(void *ctx, const struct shard *shard)
 static struct holding *holding(void *ctx, const struct shard *shard) { return holding_of(of_shard(ctx, shard)); }
 static uint32_t group(void *ctx, const struct shard *shard) { return of_shard(ctx, shard)->group; }
 
+static bool serves(void *ctx, const struct shard *shard, struct slice key)
+{
+    struct seat *seat = of_shard(ctx, shard);
+    if (likely(!seat || !seat->judges)) return true;
+    const struct space_map *m = route_map(&seat->all->o.engine->route);
+    return !m || holding_serves(holding_of(seat), m, key);
+}
+
 /* On replicas that do not lead, too, and while a seat is emptied and filled. */
 void seat_serve_on_op(void *ctx, const struct op *op)
 {
@@ -211,4 +219,4 @@ static void settle(void *ctx, const struct shard *shard)
     seats_hurry(seat->all);
 }
 
-const struct seating seat_serve = {.admits = admits, .ran = ran, .rules = rules, .settle = settle, .intents = intents, .holding = holding, .group = group};
+const struct seating seat_serve = {.admits = admits, .ran = ran, .rules = rules, .settle = settle, .intents = intents, .holding = holding, .group = group, .serves = serves};

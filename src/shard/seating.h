@@ -49,4 +49,6 @@ struct seating {
     struct holding *(*holding)(void *ctx, const struct shard *s);
     /* Likewise: which group it is. */
     uint32_t (*group)(void *ctx, const struct shard *s);
+    /* Under the token: whether the group serves the key, as far as keys are carried. NULL: all of them. */
+    bool (*serves)(void *ctx, const struct shard *s, struct slice key);
 };

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "shard/seating.h"
 
 static void finish_attempt(struct worker *w, struct task *t) { t->waiter->served(w, t->waiter); }
 
@@ -159,6 +160,25 @@ static void send_on(struct worker *w, struct interest *i)
     }
 }
 
+/* In a cluster: the key goes to another group. Attempts find that out and bounce, each calls the key ready again for the next, and whoever waits asks anew where it is. Nobody needs a turn for that. */
+static void turn_away(struct worker *w, struct shard *s, struct interest *i)
+{
+    for (; i; i = i->next) {
+        struct waiter *wt = i->waiter;
+        int state = WAIT_WAITING;
+        if (i->dirty || !atomic_compare_exchange_strong(&wt->state, &state, WAIT_ATTEMPT)) continue;
+        wt->task.blocked = NULL;
+        task_attempt(w, &wt->task, s);
+        return;
+    }
+}
+
+static bool is_served_here(const struct engine *e, const struct shard *s, struct slice key)
+{
+    const struct seating *seating = e->seating;
+    return !seating || !seating->serves || seating->serves(seating->ctx, s, key);
+}
+
 void wait_serve(struct worker *w, struct shard *s)
 {
     struct interest *first;
@@ -170,6 +190,10 @@ void wait_serve(struct worker *w, struct shard *s)
         uint64_t hash = keyhash(key, w->engine->route.seed);
         if (unlikely(!w->engine->seating && route_key(&w->engine->route, key, hash) != s->id)) {
             send_on(w, first);
+            continue;
+        }
+        if (unlikely(!is_served_here(w->engine, s, key))) {
+            turn_away(w, s, first);
             continue;
         }
         store_peek(s->store, db, hash, key, &at);
