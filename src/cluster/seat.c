@@ -128,6 +128,7 @@ static void end_filling(struct seat *seat, struct seat_mail *m)
     seatfate_passed(&seat->fate, m->index);
     seatfate_not_in_store(&seat->fate);
     seat->shown = 0; /* everything in it is committed */
+    seatshown_reset(&seat->shows);
     seat_serve_soil(seat);
     pthread_mutex_unlock(&seat->lock);
     seats_hurry(seat->all);
@@ -608,6 +609,7 @@ static void free_seat(struct seat *seat)
 {
     drop_batches(seat);
     seatfate_fini(&seat->fate);
+    seatshown_fini(&seat->shows);
     seatapply_fini(&seat->apply);
     intents_free(seat->intents);
     holding_free(seat->holding);

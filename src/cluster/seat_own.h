@@ -6,6 +6,7 @@
 #include "cluster/seat.h"
 #include "cluster/seatapply.h"
 #include "cluster/seatfate.h"
+#include "cluster/seatshown.h"
 
 struct holding;
 struct intents;
@@ -27,6 +28,7 @@ struct seat {
 
     /* W */
     struct buf pending; /* ops of the running command */
+    struct seatshown shows;
     uint64_t served;    /* the reign that commands are admitted in */
     struct seatapply apply;
     struct intents *intents; /* of the reign */

@@ -148,7 +148,9 @@ void seat_serve_on_op(void *ctx, const struct op *op)
 {
     struct seat *seat = ctx;
     if (unlikely(holding_is_changed_by(op))) seat->judges = seat->reloads = true; /* not now: the command that did it may be in the midst of what it was */
-    if (!seatapply_is_busy(&seat->apply)) seatentry_add_op(&seat->pending, op);
+    if (seatapply_is_busy(&seat->apply)) return;
+    seatentry_add_op(&seat->pending, op);
+    seatshown_add(&seat->shows, op, seat->shard->store->seed);
 }
 
 void seat_serve_close_batch(struct seat *seat)
@@ -184,9 +186,16 @@ static bool settle_locked(struct seat *seat)
 {
     if (seat->pending.len == 0) return true;
     bool ok = put_pending(seat);
+    seatshown_settle(&seat->shows, seat->made);
     seat->pending.len = 0;
     seat_serve_soil(seat);
     return ok;
+}
+
+/* All that it shows is one key. */
+static bool has_one_key(const struct command *c)
+{
+    return c->class == CLASS_KEYED && c->first_key == 1 && c->last_key == 1 && !(c->flags & (CMD_MOVABLE_KEYS | CMD_OF_GROUP));
 }
 
 static void ran(void *ctx, const struct task *t, const struct request *r, const struct shard *shard, const struct exec *x, struct hold *h)
@@ -199,7 +208,7 @@ static void ran(void *ctx, const struct task *t, const struct request *r, const 
         h->seat = seat;
         h->reign = seat->reign;
         h->wrote = x->ops > 0;
-        h->sequence = seat->shown;
+        h->sequence = h->wrote || !has_one_key(r->cmd) ? seat->shown : seatshown_of_key(&seat->shows, r->hash);
         if (!h->wrote) { /* one that found nothing to do has only looked */
             h->round = seat->rounds + 1;
             seat->wants_round = true;
