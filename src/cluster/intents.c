@@ -347,6 +347,31 @@ bool intents_allows_span(struct intents *n, const struct intentspan *s, enum int
     return is_span_free(n, &(struct user){.use = use}, s) || keep_out(n, use == INTENTS_READS ? CLOSED_TO_READ_MS : CLOSED_MS);
 }
 
+/* It has something of the span, in any database. */
+static bool has_part_of(const struct txn *t, struct intentspan s)
+{
+    for (const struct lock *k = t->locks; k; k = k->next) {
+        s.db = k->db;
+        if (intentspan_has(&s, k->db, slice_of(k->key, k->n))) return true;
+    }
+    for (const struct span *p = t->spans; p; p = p->next) {
+        s.db = p->s.db;
+        if (intentspan_overlaps(&p->s, &s)) return true;
+    }
+    return false;
+}
+
+bool intents_make_way(struct intents *n, const struct intentspan *s)
+{
+    bool free = true;
+    for (struct txn *t = n->lines[INTENTS_RESERVED].first, *next; t; t = next) {
+        next = t->next;
+        if (has_part_of(t, *s)) remove_txn(n, t);
+    }
+    for (const struct txn *t = n->lines[INTENTS_INTENT].first; free && t; t = t->next) free = !has_part_of(t, *s);
+    return free || keep_out(n, CLOSED_TO_READ_MS);
+}
+
 bool intents_keeps(const struct intents *n, uint16_t db, struct slice key)
 {
     return first_lock(n, db, key) || span_of_others(n, &(struct user){.use = INTENTS_WRITES}, db, key, n->spans);

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/le.h"
 #include "base/mem.h"
+#include "shard/seating.h"
 
 /* ---- where a part of the line is */
 
@@ -74,17 +75,26 @@ bool locks_has(struct store *s, struct slice space, uint64_t token)
 
 /* ---- counters */
 
-static uint64_t counter_of(struct store *s)
+uint64_t locks_counter(struct store *s)
 {
     const struct entry *e = find(s, spacelock_counter);
     return e && entry_value(e).n == 8 ? le_u64(entry_value(e).p) : 0;
+}
+
+void locks_raise_counter(struct store *s, uint64_t to)
+{
+    struct buf value = {0};
+    if (locks_counter(s) >= to) return;
+    le_add_u64(&value, to);
+    put(s, spacelock_counter, buf_slice(&value), 0);
+    buf_fini(&value);
 }
 
 static uint64_t highest_counter(const struct engine *e, const bool *in)
 {
     uint64_t highest = 0;
     for (uint32_t i = 0; i < e->route.shards; i++) {
-        uint64_t n = in[i] ? counter_of(e->stores[i]) : 0;
+        uint64_t n = in[i] ? locks_counter(e->stores[i]) : 0;
         if (n > highest) highest = n;
     }
     return highest;
@@ -92,12 +102,12 @@ static uint64_t highest_counter(const struct engine *e, const bool *in)
 
 static void raise_counters(const struct engine *e, const bool *in, uint64_t to)
 {
-    struct buf value = {0};
-    le_add_u64(&value, to);
     for (uint32_t i = 0; i < e->route.shards; i++)
-        if (in[i] && counter_of(e->stores[i]) < to) put(e->stores[i], spacelock_counter, buf_slice(&value), 0);
-    buf_fini(&value);
+        if (in[i]) locks_raise_counter(e->stores[i], to);
 }
+
+/* What tells tokens of the same number apart. */
+static uint32_t number_of(const struct engine *e, uint32_t shard) { return e->seating ? e->seating->group(e->seating->ctx, &e->shards[shard]) : shard; }
 
 uint64_t locks_new_token(struct engine *e, const bool *in)
 {
@@ -106,29 +116,39 @@ uint64_t locks_new_token(struct engine *e, const bool *in)
     while (first < e->route.shards && !in[first]) first++;
     CHECK(first < e->route.shards);
     raise_counters(e, in, sequence);
-    return spacelock_token(sequence, first);
+    return spacelock_token(sequence, number_of(e, first));
 }
 
 /* ---- changes */
 
-void locks_put(struct engine *e, const bool *in, struct slice space, const struct spacelock *l, int64_t expiry_ms)
+void locks_put_one(struct store *s, struct slice space, const struct spacelock *l, int64_t expiry_ms)
 {
     struct buf key = {0}, value = {0};
     spacelock_key(&key, space, l->token);
     spacelock_value(&value, l);
-    for (uint32_t i = 0; i < e->route.shards; i++)
-        if (in[i]) put(e->stores[i], buf_slice(&key), buf_slice(&value), expiry_ms);
+    put(s, buf_slice(&key), buf_slice(&value), expiry_ms);
     buf_fini(&key);
     buf_fini(&value);
 }
 
-void locks_remove(struct engine *e, const bool *in, struct slice space, uint64_t token)
+void locks_put(struct engine *e, const bool *in, struct slice space, const struct spacelock *l, int64_t expiry_ms)
+{
+    for (uint32_t i = 0; i < e->route.shards; i++)
+        if (in[i]) locks_put_one(e->stores[i], space, l, expiry_ms);
+}
+
+void locks_remove_one(struct store *s, struct slice space, uint64_t token)
 {
     struct buf key = {0};
     spacelock_key(&key, space, token);
-    for (uint32_t i = 0; i < e->route.shards; i++)
-        if (in[i]) del(e->stores[i], buf_slice(&key));
+    del(s, buf_slice(&key));
     buf_fini(&key);
+}
+
+void locks_remove(struct engine *e, const bool *in, struct slice space, uint64_t token)
+{
+    for (uint32_t i = 0; i < e->route.shards; i++)
+        if (in[i]) locks_remove_one(e->stores[i], space, token);
 }
 
 /* ---- following the map */

@@ -4,8 +4,11 @@
  *
  * A grant's token is above those of all grants before it that overlap it, and no two grants have the same. Each shard has a counter; a grant takes the highest of its shards' counters plus one and sets them
  * all to that. Two grants that overlap have a key in common. If that key was in one and the same shard both times, the second one found its counter at the first one's number or above; if the key went to another
- * shard in between, locks_follow has raised the counter there. And no two are equal: a token ends with the number of its first shard, whose counter gave each number once. So unrelated parts of the line share nothing. (In a cluster a group's counter alone says it: tokens of locks in
- * different groups, which never overlap, may be equal.)
+ * shard in between, locks_follow has raised the counter there. And no two are equal: a token ends with the number of its first shard, whose counter gave each number once. So unrelated parts of the line share nothing.
+ *
+ * In a cluster a token ends with the number of the group whose counter it was taken from, not that of its seat, which is another one on another node. When keys are carried from group to group (cluster/carrylocks.h), the source's counter goes along with the slice that it gives out:
+ * from then on it grants nothing on that, so the counter is above every token that it ever granted there; and the target raises its own to it in the entry by which it begins to serve the slice. So what was said of a key that goes to another shard holds of groups, too. The records go along likewise, so for
+ * the time of the carry a record may also be where its lock has no part any more: of keys that are given out and not yet dropped, which nobody serves there.
  *
  * Everything here is called with the tokens of the shards named. */
 #pragma once
@@ -36,6 +39,13 @@ bool locks_has(struct store *s, struct slice space, uint64_t token);
 uint64_t locks_new_token(struct engine *e, const bool *in);
 void locks_put(struct engine *e, const bool *in, struct slice space, const struct spacelock *l, int64_t expiry_ms);
 void locks_remove(struct engine *e, const bool *in, struct slice space, uint64_t token);
+
+/* ---- of one store, when locks are carried between groups */
+
+uint64_t locks_counter(struct store *s);
+void locks_raise_counter(struct store *s, uint64_t to); /* unless it is as high */
+void locks_put_one(struct store *s, struct slice space, const struct spacelock *l, int64_t expiry_ms);
+void locks_remove_one(struct store *s, struct slice space, uint64_t token);
 
 /* The map is about to be `next`, in which keys of [start, end) of the space are elsewhere within the shards that `in` names: so are the locks on them, and the counters behind their tokens. */
 void locks_follow(struct engine *e, const bool *in, const struct space_map *next, struct slice space, struct slice start, struct slice end);

@@ -397,10 +397,11 @@ static void move_slice(struct topology *t, struct worker *w, const struct carry_
     if ((uint64_t)us > STAT_GET(t->stats.longest_slice_us)) STAT_ADD(t->stats.longest_slice_us, (uint64_t)us - t->stats.longest_slice_us);
 }
 
+/* In a cluster keys are carried from group to group, by others (cluster/mover.h). */
 static bool next_move(struct topology *t, struct carry_job *job)
 {
     const struct space_map *m = route_map(&t->engine->route);
-    return m && carry_find(m, job);
+    return m && !t->engine->route.seats && carry_find(m, job);
 }
 
 /* ---- slices: with their tokens */
