@@ -12,6 +12,7 @@
 #include "cluster/txnargs.h"
 #include "dump/dumpfile.h"
 #include "log/opcode.h"
+#include "route/spacelock.h"
 #include "shard/engine.h"
 #include "shard/seating.h"
 #include "shard/task.h"
@@ -91,13 +92,19 @@ static void copy_record(const struct call *c, struct slice space, struct buf *ou
 
 /* ---- ops */
 
+/* Who has the counter of their tokens writes locks on key spaces: no other ops of the system's pass intentcode_are_ops. */
+static bool may_write(const struct call *c, const struct op *op)
+{
+    return intents_has(c->intents, c->id, op->db, op->db == STORE_SYSTEM_DB ? spacelock_counter : op->key, INTENTS_WRITES);
+}
+
 /* The transaction may write all that they write. */
 static bool are_allowed(const struct call *c, struct slice ops)
 {
     struct opcode_scratch scratch = {0};
     struct op op;
     bool bad, fine = intentcode_are_ops(ops);
-    while (fine && seatentry_next_op(&ops, &scratch, &op, &bad)) fine = intents_has(c->intents, c->id, op.db, op.key, INTENTS_WRITES);
+    while (fine && seatentry_next_op(&ops, &scratch, &op, &bad)) fine = may_write(c, &op);
     opcode_scratch_fini(&scratch);
     return fine;
 }
@@ -564,9 +571,19 @@ bool txncmd_all_keys(const struct command_table *t, const struct command *c, con
     return !inner || txnargs_all_of_command(inner, argv + c->inner_at, argc - (uint32_t)c->inner_at, db, one, ctx);
 }
 
+/* Who writes locks on key spaces has the counter of their tokens. */
+static bool admits_extent(struct intents *n, const struct command *c, const struct slice *argv, uint32_t argc, uint16_t db, enum intents_use use)
+{
+    struct intentspan s = {.db = db};
+    if (c->flags & CMD_OF_LOCKS) return intents_allows(n, STORE_SYSTEM_DB, spacelock_counter, use);
+    return !c->extent(argv, argc, &s.space, &s.start, &s.end) || intents_allows_span(n, &s, use);
+}
+
 bool txncmd_admits(struct intents *n, const struct command_table *t, const struct command *c, const struct slice *argv, uint32_t argc, uint16_t db)
 {
-    if (c->flags & CMD_ALL_KEYS || c->class == CLASS_SPACE) return intents_allows_all(n, c->flags & CMD_WRITE ? INTENTS_WRITES : INTENTS_READS); /* any key may be among its own */
+    enum intents_use use = c->flags & CMD_WRITE ? INTENTS_WRITES : INTENTS_READS;
+    if (c->flags & CMD_ALL_KEYS) return intents_allows_all(n, use);
+    if (c->class == CLASS_SPACE) return admits_extent(n, c, argv, argc, db, use);
     return txncmd_all_keys(t, c, argv, argc, db, is_allowed, n);
 }
 

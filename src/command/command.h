@@ -38,6 +38,7 @@ enum command_flag {
     CMD_KEY_ONLY = 1 << 17,     /* looks at keys, types and expiries, or replaces values: a cold value (store/chill.h) is not read for it */
     CMD_OF_GROUP = 1 << 18,     /* a Raft group's own: nodes send it to each other, to a group that they name (server/relay_call.h); no client may. CLASS_KEYED without keys; x->shard is the group's seat */
     CMD_ALL_KEYS = 1 << 19,     /* of these: it is about all keys of the group */
+    CMD_OF_LOCKS = 1 << 20,     /* CLASS_SPACE: it is about the locks on the part that it names, not about its keys */
 };
 
 struct command;

@@ -1,14 +1,9 @@
 /* RANGE.GET, RANGE.COUNT, RANGE.DEL and BUCKET.GET: reading and deleting along the order of a key space. */
 #include "base/mem.h"
 #include "server/families.h"
-#include "server/rangequery.h"
+#include "server/rangepage.h"
 #include "shard/engine.h"
 #include "shard/topology.h"
-#include "store/chill.h"
-#include "store/hash.h"
-#include "store/list.h"
-#include "store/set.h"
-#include "store/zset.h"
 
 static struct topology *topology_of(struct exec *x) { return engine_worker_of(x)->engine->topology; }
 
@@ -22,106 +17,15 @@ static bool parse(struct exec *x, unsigned parts, struct rangequery *q)
     return ok;
 }
 
-/* ---- a value, whole, whatever its type: as GET, LRANGE 0 -1, SMEMBERS, HGETALL and ZRANGE 0 -1 WITHSCORES show it in RESP2 */
-
-static void reply_list(struct reply *r, const struct entry *e)
-{
-    struct list_iter it;
-    struct slice v;
-    reply_array(r, list_len(e));
-    list_iter_init(&it, e, 0, false);
-    while (list_iter_next(&it, &v)) reply_bulk(r, v);
-}
-
-static void reply_hash(struct reply *r, const struct entry *e)
-{
-    struct hash_iter it;
-    struct slice field, value;
-    reply_array(r, hash_len(e) * 2);
-    hash_iter_init(&it, e);
-    while (hash_iter_next(&it, &field, &value)) {
-        reply_bulk(r, field);
-        reply_bulk(r, value);
-    }
-}
-
-static void reply_members(struct reply *r, const struct entry *e)
-{
-    struct set_iter it;
-    struct slice member;
-    reply_array(r, set_len(e));
-    set_iter_init(&it, e);
-    while (set_iter_next(&it, &member)) reply_bulk(r, member);
-}
-
-static void reply_scores(struct reply *r, const struct entry *e)
-{
-    struct zset_iter it;
-    struct slice member;
-    double score;
-    reply_array(r, zset_len(e) * 2);
-    zset_iter_init(&it, e, 0, false);
-    while (zset_iter_next(&it, &member, &score)) {
-        reply_bulk(r, member);
-        reply_double(r, score);
-    }
-}
-
-static void reply_value(struct reply *r, const struct entry *e)
-{
-    switch (entry_type(e)) {
-    case TYPE_LIST: reply_list(r, e); break;
-    case TYPE_HASH: reply_hash(r, e); break;
-    case TYPE_SET: reply_members(r, e); break;
-    case TYPE_ZSET: reply_scores(r, e); break;
-    default: reply_bulk(r, entry_value(e));
-    }
-}
-
 /* ---- RANGE.GET, BUCKET.GET: a cursor, then keys and values by turns */
-
-/* Its value is in memory; false: it cannot be read, and that has been answered. */
-static bool has_value(struct exec *x, struct rangequery_walk *w, struct store *s, struct entry **e)
-{
-    if (likely(!chill_is_cold(*e))) return true;
-    struct slice key = entry_key(*e);
-    struct place at = {s, s->dbs[x->db], x->db, keyhash(key, s->seed), key, *e};
-    if (!exec_readable(x, &at)) return false;
-    *e = at.e;
-    rangequery_refresh(w, entry_key(at.e));
-    return true;
-}
 
 static void get(struct exec *x, const struct rangequery *q)
 {
     struct rangequery_walk w;
-    struct store *s;
-    struct entry *e;
-    struct buf cursor = {0};
+    struct buf cursor = {0}, page = {0};
+    size_t n;
     if (!rangequery_begin(x, topology_of(x), q, &w)) return;
-    struct buf page = {0};
-    struct reply r = {.out = &page, .resp = x->out.resp};
-    size_t n = 0;
-    bool ok = true;
-    struct slice last = {0};
-    while (ok && (e = rangequery_next(&w, &s))) {
-        if (n == q->limit) { /* there is more */
-            rangequery_cursor(q, q->reverse ? last : entry_key(e), &cursor);
-            break;
-        }
-        ok = q->keys_only || has_value(x, &w, s, &e);
-        if (!ok) break;
-        last = entry_key(e);
-        reply_bulk(&r, last);
-        if (!q->keys_only) reply_value(&r, e);
-        n++;
-    }
-    if (ok) {
-        reply_array(&x->out, 2);
-        reply_bulk(&x->out, cursor.len ? buf_slice(&cursor) : slice_str("0"));
-        reply_array(&x->out, q->keys_only ? n : n * 2);
-        buf_add_slice(x->out.out, buf_slice(&page));
-    }
+    if (rangepage_fill(x, &w, &page, &n, &cursor)) rangepage_reply(&x->out, q, buf_slice(&cursor), n, buf_slice(&page));
     rangequery_end(&w);
     buf_fini(&page);
     buf_fini(&cursor);

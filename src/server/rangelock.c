@@ -237,14 +237,14 @@ static void range_locks(struct exec *x)
 }
 
 static const struct command rows[] = {
-    {.name = "range.lock", .fn = range_lock, .arity = -6, .class = CLASS_SPACE, .extent = lock_extent, .flags = CMD_WRITE | CMD_DENYOOM, .group = "range", .since = "7.2.0",
+    {.name = "range.lock", .fn = range_lock, .arity = -6, .class = CLASS_SPACE, .extent = lock_extent, .flags = CMD_WRITE | CMD_DENYOOM | CMD_OF_LOCKS, .group = "range", .since = "7.2.0",
      .summary = "Locks a part of a key space against other owners, for a time; answers the fencing token and nil, or nil and who holds it.",
      .args = "space start | - end | + owner ttl-ms [SHARED | EXCLUSIVE]"},
-    {.name = "range.extend", .fn = range_extend, .arity = 6, .class = CLASS_SPACE, .extent = lock_extent, .flags = CMD_WRITE, .group = "range", .since = "7.2.0",
+    {.name = "range.extend", .fn = range_extend, .arity = 6, .class = CLASS_SPACE, .extent = lock_extent, .flags = CMD_WRITE | CMD_OF_LOCKS, .group = "range", .since = "7.2.0",
      .summary = "Gives a lock that its owner still holds another time to live, from now on; answers its token, or nil.", .args = "space start | - end | + owner ttl-ms"},
-    {.name = "range.unlock", .fn = range_unlock, .arity = 5, .class = CLASS_SPACE, .extent = lock_extent, .flags = CMD_WRITE, .group = "range", .since = "7.2.0",
+    {.name = "range.unlock", .fn = range_unlock, .arity = 5, .class = CLASS_SPACE, .extent = lock_extent, .flags = CMD_WRITE | CMD_OF_LOCKS, .group = "range", .since = "7.2.0",
      .summary = "Ends a lock; answers 1, or 0 if its owner does not hold it any more.", .args = "space start | - end | + owner"},
-    {.name = "range.locks", .fn = range_locks, .arity = -2, .class = CLASS_SPACE, .extent = lock_extent, .flags = CMD_READONLY, .group = "range", .since = "7.2.0",
+    {.name = "range.locks", .fn = range_locks, .arity = -2, .class = CLASS_SPACE, .extent = lock_extent, .flags = CMD_READONLY | CMD_OF_LOCKS, .group = "range", .since = "7.2.0",
      .summary = "The locks on a key space, or on a part of it.", .args = "space [start | - [end | +]]"},
 };
 

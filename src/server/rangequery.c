@@ -108,36 +108,42 @@ struct laying_out {
 
 static bool is_empty(const struct rangequery *q) { return q->end.n && slice_cmp(q->start, q->end) >= 0; }
 
+static void add_shards(struct laying_out *l, struct slice start, struct slice end, uint32_t first, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) l->unordered |= !topology_is_ordered(l->t, first + i, l->w->q->space);
+    l->w->pieces = mem_resize(l->w->pieces, (l->w->n_pieces + 1) * sizeof *l->w->pieces);
+    l->w->pieces[l->w->n_pieces++] = (struct rangequery_piece){start, end, first, n};
+}
+
 static bool add_piece(void *ctx, const struct space_piece *p)
 {
     struct laying_out *l = ctx;
-    uint32_t first = p->hashed ? 0 : route_place(l->x->route, p->shard), n = p->hashed ? l->x->route->shards : 1;
-    for (uint32_t i = 0; i < n; i++) l->unordered |= !topology_is_ordered(l->t, first + i, l->w->q->space);
-    l->w->pieces = mem_resize(l->w->pieces, (l->w->n_pieces + 1) * sizeof *l->w->pieces);
-    l->w->pieces[l->w->n_pieces++] = (struct rangequery_piece){p->start, p->end, first, n};
+    if (p->hashed) add_shards(l, p->start, p->end, 0, l->x->route->shards);
+    else add_shards(l, p->start, p->end, route_place(l->x->route, p->shard), 1);
     return true;
 }
 
-static void no_order(struct exec *x, struct slice space)
+bool rangequery_has_order(const struct space_map *m, struct slice space, struct reply *out)
 {
+    struct space_info info = {0};
     struct buf name = {0};
+    if (m) spaces_info(m, space, &info);
+    if (m && info.set && (info.mode != SPACE_HASH || info.moving)) return true;
     spaces_text_key(&name, space);
-    reply_errorf(&x->out, "ERR the key space %.*s has no order: SPACE.SET it BUCKET or RANGE first", (int)name.len, name.p);
+    reply_errorf(out, "ERR the key space %.*s has no order: SPACE.SET it BUCKET or RANGE first", (int)name.len, name.p);
     buf_fini(&name);
+    return false;
 }
 
-static bool lay_out(struct exec *x, const struct topology *t, const struct rangequery *q, struct rangequery_walk *w)
+/* only: the one shard that is looked at; EXEC_NO_SHARD: wherever the map has it. */
+static bool lay_out(struct exec *x, const struct topology *t, const struct rangequery *q, uint32_t only, struct rangequery_walk *w)
 {
     *w = (struct rangequery_walk){.q = q, .db = x->db, .now_ms = x->now_ms, .stores = x->stores};
     struct laying_out l = {x, t, w, false};
     const struct space_map *m = route_map(x->route);
-    struct space_info info = {0};
-    if (m) spaces_info(m, q->space, &info);
-    if (!m || !info.set || (info.mode == SPACE_HASH && !info.moving)) {
-        no_order(x, q->space);
-        return false;
-    }
-    if (!is_empty(q)) spaces_overlap(m, q->space, q->start, q->end, add_piece, &l);
+    if (!rangequery_has_order(m, q->space, &x->out)) return false;
+    if (!is_empty(q) && only == EXEC_NO_SHARD) spaces_overlap(m, q->space, q->start, q->end, add_piece, &l);
+    else if (!is_empty(q)) add_shards(&l, q->start, q->end, only, 1);
     if (!l.unordered) return true;
     reply_error(&x->out, "TRYAGAIN the key space is being put in order; SPACE.INFO tells how far it is");
     rangequery_end(w);
@@ -148,7 +154,7 @@ bool rangequery_count(struct exec *x, const struct topology *t, const struct ran
 {
     struct rangequery_walk w;
     *keys = *bytes = 0;
-    if (!lay_out(x, t, q, &w)) return false;
+    if (!lay_out(x, t, q, EXEC_NO_SHARD, &w)) return false;
     for (uint32_t i = 0; i < w.n_pieces; i++)
         for (uint32_t s = 0; s < w.pieces[i].n; s++) {
             const struct rangequery_piece *p = &w.pieces[i];
@@ -202,13 +208,15 @@ static void open_piece(struct rangequery_walk *w)
     }
 }
 
-bool rangequery_begin(struct exec *x, const struct topology *t, const struct rangequery *q, struct rangequery_walk *w)
+bool rangequery_begin_in(struct exec *x, const struct topology *t, const struct rangequery *q, uint32_t shard, struct rangequery_walk *w)
 {
-    if (!lay_out(x, t, q, w)) return false;
+    if (!lay_out(x, t, q, shard, w)) return false;
     w->sources = mem_alloc(x->route->shards * sizeof *w->sources);
     if (w->n_pieces) open_piece(w);
     return true;
 }
+
+bool rangequery_begin(struct exec *x, const struct topology *t, const struct rangequery *q, struct rangequery_walk *w) { return rangequery_begin_in(x, t, q, EXEC_NO_SHARD, w); }
 
 static struct rangequery_source *nearest(struct rangequery_walk *w)
 {
@@ -237,7 +245,7 @@ struct entry *rangequery_next(struct rangequery_walk *w, struct store **store)
             if (++w->piece < w->n_pieces) open_piece(w);
             continue;
         }
-        if (has_expired(w, w->given->e)) continue;
+        if (has_expired(w, w->given->e) || (w->skips && w->skips(w->skips_ctx, entry_key(w->given->e)))) continue;
         *store = w->given->store;
         return w->given->e;
     }

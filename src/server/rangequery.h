@@ -45,10 +45,16 @@ struct rangequery_walk {
     uint32_t n_sources;
     struct rangequery_source *given;
     struct store *const *stores;
+    bool (*skips)(void *ctx, struct slice key); /* keys that are passed over; NULL: none. The caller's to set, after it has begun */
+    void *skips_ctx;
 };
 
 /* Answers the error and gives false if the space has no order, or not yet. */
 bool rangequery_begin(struct exec *x, const struct topology *t, const struct rangequery *q, struct rangequery_walk *w);
+/* The same in one shard alone, whatever the map says. */
+bool rangequery_begin_in(struct exec *x, const struct topology *t, const struct rangequery *q, uint32_t shard, struct rangequery_walk *w);
+/* Whether the map has the space in order, or is bringing it there; if not, that is answered. */
+bool rangequery_has_order(const struct space_map *m, struct slice space, struct reply *out);
 /* The next entry that has not expired, and its store; NULL at the end. Valid until the next call, if nothing changes meanwhile. */
 struct entry *rangequery_next(struct rangequery_walk *w, struct store **store);
 /* Something about the entry given last has changed (its value came into memory): the walk finds its place again. */
