@@ -6,6 +6,7 @@
 #include "base/keyhash.h"
 #include "base/le.h"
 #include "base/mem.h"
+#include "cluster/holding.h"
 #include "cluster/intentcode.h"
 #include "cluster/meta.h"
 #include "cluster/seatentry.h"
@@ -321,11 +322,15 @@ static void reserve_and_reply(struct call *c, uint32_t n)
     }
 }
 
+/* By the map that this node has, and by what the group serves while keys are carried. */
 static bool are_wants_here(const struct call *c, struct txnargs a, uint32_t n)
 {
+    const struct engine *e = engine_worker_of(c->x)->engine;
+    const struct holding *h = e->seating->holding(e->seating->ctx, &e->shards[c->x->shard]);
+    const struct space_map *m = route_map(c->x->route);
     struct want want;
     bool here = true;
-    for (uint32_t i = 0; here && i < n; i++) here = take_want(&a, &want) && is_key_here((void *)c, NULL, want.db, want.key);
+    for (uint32_t i = 0; here && i < n; i++) here = take_want(&a, &want) && is_key_here((void *)c, NULL, want.db, want.key) && holding_serves(h, m, want.key);
     return here;
 }
 
@@ -336,7 +341,7 @@ static void cmd_fetch(struct exec *x)
     if (!begin(x, true, &c)) return;
     enum intents_state state = intents_state(c.intents, c.id);
     if (!txnargs_take_count(&c.args, 3, &n) || n == 0 || !are_wants(c.args, n)) answer_senseless(x);
-    else if (!are_wants_here(&c, c.args, n)) answer_not_here(x);
+    else if (!are_wants_here(&c, c.args, n)) reply_error(&x->out, "TXNMOVED a key is not in this group, as far as it knows");
     else if (state != INTENTS_NONE && state != INTENTS_RESERVED) answer_gone(x);
     else if (!can_have_all(c.intents, c.id, c.args, n)) reply_error(&x->out, "TXNBUSY a key is taken by another transaction");
     else reserve_and_reply(&c, n);

@@ -10,7 +10,7 @@
  *                                                     a write: EXEC within one group. If a digest is another now: a null array, and nothing is done; else the array of replies. One that may not run so: -ERR, and nothing is done
  *   txn.fetch ID NKEYS (db use key)*                  a read: reserves all of the keys, or none; again: what is held stays, with its token. An array: TOKEN, then for each key its entry as dump/dumpfile writes it, or null.
  *                                                     use: r, to read; w, to read and write; e and k likewise, if all there is to know is whether the key exists, its type and expiry: its value is another one then
- *                                                     taken by others: -TXNBUSY. -TXNGONE: it was prepared or decided here before
+ *                                                     taken by others: -TXNBUSY. -TXNGONE: it was prepared or decided here before. -TXNMOVED: the group does not serve a key, or not yet, or its leader's map is an older one: who asks looks again where it is
  *   txn.done ID TOKEN                                 a read: of a transaction that wrote nothing. +OK: its reservations were held to this moment, and now they are not. -TXNGONE: they were not
  *   txn.prepare ID TOKEN DECIDER OPS                  a write: the reservations become an intent. +OK, also if there is that intent already; -TXNGONE
  *   txn.decide ID TOKEN NGROUPS group* OPS            a write, in the deciding group: applies its ops; from now on the transaction has happened, and these groups must hear of it. +OK, also if it is decided already; -TXNGONE

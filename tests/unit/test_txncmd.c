@@ -799,7 +799,7 @@ static void nonsense_is_refused(void **state)
         assert_memory_equal(sc.out.p, "-ERR the arguments of txn.", 26);
     }
     SAY(A, "-ERR that is no name of a transaction\r\n", "txn.ask a/b");
-    SAY(A, "-TRYAGAIN a key is not in this group\r\n", "txn.fetch t1 1 0 r %s", sc.keys[B][0]);
+    SAY(A, "-TXNMOVED a key is not in this group, as far as it knows\r\n", "txn.fetch t1 1 0 r %s", sc.keys[B][0]);
     assert_false(intents_any(intents_of(A)));
 }
 
