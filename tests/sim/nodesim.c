@@ -231,7 +231,8 @@ static bool do_work_task(struct nodesim_node *n, enum nodesim_task kind, uint64_
     work(n);
     if (kind == NODESIM_UPKEEP) upkeep(n);
     if (kind == NODESIM_REQUEST && !nodesim_client_request(n, (uint32_t)arg)) return false;
-    if (kind >= NODESIM_LEG && kind <= NODESIM_CARE && !nodesim_txn_task(n, kind, arg)) return false;
+    if (kind >= NODESIM_LEG && kind <= NODESIM_LEG_TIME && !nodesim_leg_task(n, kind, arg)) return false;
+    nodesim_txn_task(n, kind, arg);
     if (kind == NODESIM_LOOK || kind == NODESIM_UPKEEP) nodesim_client_look(n);
     work(n);
     seats_hurry(n->seats);
@@ -429,6 +430,7 @@ static void close_raft(struct nodesim_node *n)
         raftlog_chore_done(n->log, -EIO);
     }
     n->member = false;
+    nodesim_leg_close(n);
     nodesim_txn_close(n);
     memset(n->leads, 0, sizeof n->leads);
     struct metahost *meta = n->meta;

@@ -5,6 +5,7 @@
  *     nodesim_calls.c    what its parts ask of each other
  *     nodesim_snap.c     what snaphost's threads do: snapshots are taken, given, fetched, and seats filled from them
  *     nodesim_client.c   clients, and the guests (server/relay.h) that run their commands
+ *     nodesim_leg.c      requests to groups, on their way
  *     nodesim_txn.c      transactions over groups, their coordinators and the care for what those leave behind
  *     nodesim_range.c    a key space that has an order, and commands on ranges of it
  *     nodesim_lock.c     clients that lock parts of it

@@ -71,7 +71,7 @@ static enum seat_outcome outcome(const struct nodesim_node *n, const struct node
 
 static void reply(struct nodesim_node *n, const struct nodesim_guest *g, enum nodesim_status status, uint32_t leader)
 {
-    if (g->is_leg) nodesim_txn_reply(n, g, status, leader, buf_slice(&g->reply));
+    if (g->is_leg) nodesim_leg_reply(n, g, status, leader, buf_slice(&g->reply));
     else answer(n->sim, g->client, g->attempt, status, leader, buf_slice(&g->reply));
 }
 

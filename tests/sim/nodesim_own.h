@@ -7,6 +7,7 @@
 #include "cluster/snapfetch.h"
 #include "cluster/snapsend.h"
 #include "cluster/snapshelf.h"
+#include "cluster/txn.h"
 #include "nodesim.h"
 #include "shard/engine.h"
 #include "shard/seating.h"
@@ -43,9 +44,9 @@ enum nodesim_task {
     NODESIM_WORK,    /* the worker's inbox */
     NODESIM_UPKEEP,  /* the worker's clock: expiry */
     NODESIM_REQUEST, /* a client's message */
-    NODESIM_LEG,     /* from here on of transactions: a request of a coordinator, */
+    NODESIM_LEG,     /* a request to a group, */
     NODESIM_LEG_ANSWER, /* the answer to one, */
-    NODESIM_LEG_TIME,   /* none came, */
+    NODESIM_LEG_TIME,   /* none came */
     NODESIM_TXN_BEGIN,
     NODESIM_TXN_WAKE,
     NODESIM_CARE,
@@ -92,7 +93,7 @@ struct nodesim_answer {
 
 struct nodesim_guest { /* ran, and its answer waits */
     uint32_t client, attempt;
-    bool is_leg; /* no client's, but one of a coordinator's requests (nodesim_txn.c) */
+    bool is_leg; /* no client's, but a request to a group (nodesim_leg.c) */
     struct hold hold;
     struct buf reply;
 };
@@ -211,6 +212,7 @@ struct nodesim {
     struct nodesim_answer *answers;
     uint32_t n_answers, cap_answers;
     struct nodesim_txns *txns;
+    struct nodesim_legs *legs;
     struct wgl *history;
     struct nodesim_result *result;
 };
@@ -293,15 +295,27 @@ void nodesim_pipe_free(struct nodesim *s);
 void nodesim_pipe_event(struct nodesim *s, uint64_t arg);
 void nodesim_pipe_answer(struct nodesim *s, const struct nodesim_answer *a);
 
+/* ---- nodesim_leg.c */
+struct nodesim_call { /* what is called when all requests have their answers */
+    void (*done)(void *ctx, uint64_t arg, const struct txn_answer *answers, uint32_t n);
+    void *ctx; /* lives as long as the node, or until then */
+    uint64_t arg;
+};
+void nodesim_leg_new(struct nodesim *s);
+void nodesim_leg_free(struct nodesim *s);
+void nodesim_leg_close(struct nodesim_node *n); /* its calls are not answered any more */
+void nodesim_leg_send(struct nodesim_node *n, const struct nodesim_call *who, const struct txn_request *requests, uint32_t count, uint32_t timeout_ms);
+bool nodesim_leg_task(struct nodesim_node *n, enum nodesim_task kind, uint64_t arg); /* false: the process died in the middle of it */
+void nodesim_leg_reply(struct nodesim_node *n, const struct nodesim_guest *g, enum nodesim_status status, uint32_t leader, struct slice reply);
+
 /* ---- nodesim_txn.c */
 void nodesim_txn_new(struct nodesim *s);
 void nodesim_txn_start(struct nodesim *s); /* its clients */
 void nodesim_txn_free(struct nodesim *s);  /* when the world is gone */
 void nodesim_txn_open(struct nodesim_node *n);
 void nodesim_txn_close(struct nodesim_node *n);
-bool nodesim_txn_task(struct nodesim_node *n, enum nodesim_task kind, uint64_t arg); /* false: the process died in the middle of it */
+void nodesim_txn_task(struct nodesim_node *n, enum nodesim_task kind, uint64_t arg);
 void nodesim_txn_event(struct nodesim *s, enum nodesim_task kind, uint64_t arg);     /* of clients */
-void nodesim_txn_reply(struct nodesim_node *n, const struct nodesim_guest *g, enum nodesim_status status, uint32_t leader, struct slice reply);
 void nodesim_txn_check(struct nodesim *s, struct nodesim_node *leader, uint32_t group); /* in the end */
 
 /* ---- nodesim_topology.c */

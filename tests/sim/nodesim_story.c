@@ -369,6 +369,7 @@ static void prepare_machines(struct nodesim *s)
 static void free_sim(struct nodesim *s)
 {
     world_free(s->w);
+    nodesim_leg_free(s);
     nodesim_txn_free(s);
     nodesim_lock_free(s);
     nodesim_pipe_free(s);
@@ -395,6 +396,7 @@ void nodesim_run(uint64_t seed, enum nodesim_mutant mutant, bool trace, struct n
     s->commands = command_table_new(families, sizeof families / sizeof families[0]);
     slog_open(&s->log, NULL, SLOG_TEXT, (enum slog_level)(SLOG_WARNING + 1)); /* its lines have the real time */
     s->history = wgl_new();
+    nodesim_leg_new(s);
     nodesim_txn_new(s);
     nodesim_lock_new(s);
     nodesim_pipe_new(s);
