@@ -160,6 +160,24 @@ static struct intents *intents(void *ctx, const struct shard *s)
     return n->real->intents(n->real->ctx, s);
 }
 
+static struct holding *holding(void *ctx, const struct shard *s)
+{
+    struct nodesim_node *n = ctx;
+    return n->real->holding(n->real->ctx, s);
+}
+
+static uint32_t group_of(void *ctx, const struct shard *s)
+{
+    struct nodesim_node *n = ctx;
+    return n->real->group(n->real->ctx, s);
+}
+
+static bool serves(void *ctx, const struct shard *s, struct slice key)
+{
+    struct nodesim_node *n = ctx;
+    return n->real->serves(n->real->ctx, s, key);
+}
+
 /* In the middle of a command, when its ops are in the store and nobody has taken them: the worker stands still for a while, and the world goes on. Often just then its node loses the group. */
 static void stand_still(void *ctx, const struct task *t, const struct exec *x, uint64_t ticks)
 {
@@ -313,7 +331,7 @@ void nodesim_make_seats(struct nodesim_node *n)
                               .ctx = n};
     n->seats = seats_new(&o);
     n->real = n->engine->seating;
-    n->seating = (struct seating){.ctx = n, .admits = admits, .ran = ran, .rules = rules, .settle = settle, .intents = intents};
+    n->seating = (struct seating){.ctx = n, .admits = admits, .ran = ran, .rules = rules, .settle = settle, .intents = intents, .holding = holding, .group = group_of, .serves = serves};
     n->engine->seating = &n->seating;
     n->engine->hooks.slow = stand_still;
     n->engine->hooks.ctx = n;
