@@ -6,7 +6,6 @@
 #include "base/keyhash.h"
 #include "base/le.h"
 #include "base/mem.h"
-#include "cluster/holding.h"
 #include "cluster/intentcode.h"
 #include "cluster/meta.h"
 #include "cluster/seatentry.h"
@@ -51,9 +50,15 @@ static bool begin(struct exec *x, bool has_id, struct call *c)
 static void answer_senseless(struct exec *x) { reply_errorf(&x->out, "ERR the arguments of %s make no sense", x->cmd->name); }
 static void answer_gone(struct exec *x) { reply_error(&x->out, "TXNGONE its reservations are gone"); }
 
-static bool is_here(const struct call *c, struct slice key, uint64_t hash) { return route_key(c->x->route, key, hash) == c->x->shard; }
+/* By the map that this node has, and by what the group serves while keys are carried. */
+static bool is_here(const struct call *c, struct slice key)
+{
+    const struct engine *e = engine_worker_of(c->x)->engine;
+    if (route_key(c->x->route, key, keyhash(key, c->store->seed)) != c->x->shard) return false;
+    return e->seating->serves(e->seating->ctx, &e->shards[c->x->shard], key);
+}
 
-static void answer_not_here(struct exec *x) { reply_error(&x->out, "TRYAGAIN a key is not in this group"); }
+static void answer_moved(struct exec *x) { reply_error(&x->out, "TXNMOVED a key is not in this group, as far as it knows"); }
 
 /* ---- records */
 
@@ -147,7 +152,7 @@ static bool are_all_here(const struct call *c, struct txnargs keys)
 {
     struct slice key;
     while (txnargs_take(&keys, &key))
-        if (!is_here(c, key, keyhash(key, c->store->seed))) return false;
+        if (!is_here(c, key)) return false;
     return true;
 }
 
@@ -158,7 +163,7 @@ static void cmd_digest(struct exec *x)
     char digest[TXNCMD_DIGEST_BYTES];
     begin(x, false, &c);
     if (!are_all_here(&c, c.args)) {
-        answer_not_here(x);
+        answer_moved(x);
         return;
     }
     reply_array(&x->out, c.args.argc - c.args.at);
@@ -170,7 +175,7 @@ static void cmd_digest(struct exec *x)
 static bool is_key_here(void *ctx, const struct command *cmd, uint16_t db, struct slice key)
 {
     const struct call *c = ctx;
-    return is_here(c, key, keyhash(key, c->store->seed));
+    return is_here(c, key);
 }
 
 /* Looks at everything before anything runs. False: it is answered. */
@@ -183,13 +188,13 @@ static bool may_run(struct call *c, struct txnargs a, const struct command_table
     if (!txnargs_take_count(&a, 3, &n)) return answer_senseless(x), false;
     for (uint32_t i = 0; i < n; i++) {
         if (!txnargs_take_check(&a, &check)) return answer_senseless(x), false;
-        if (!is_key_here(c, NULL, check.db, check.key)) return answer_not_here(x), false;
+        if (!is_key_here(c, NULL, check.db, check.key)) return answer_moved(x), false;
     }
     if (!txnargs_take_count(&a, 3, &n)) return answer_senseless(x), false;
     for (uint32_t i = 0; i < n; i++) {
         if (!txnargs_take_part(&a, t, &part)) return answer_senseless(x), false;
         if (!part.cmd) return reply_error(&x->out, "ERR a command that cannot be part of a transaction"), false;
-        if (!txnargs_all_of_command(part.cmd, part.argv, part.argc, part.db, is_key_here, c)) return answer_not_here(x), false;
+        if (!txnargs_all_of_command(part.cmd, part.argv, part.argc, part.db, is_key_here, c)) return answer_moved(x), false;
     }
     if (!txnargs_is_at_end(&a)) return answer_senseless(x), false;
     return true;
@@ -322,15 +327,11 @@ static void reserve_and_reply(struct call *c, uint32_t n)
     }
 }
 
-/* By the map that this node has, and by what the group serves while keys are carried. */
 static bool are_wants_here(const struct call *c, struct txnargs a, uint32_t n)
 {
-    const struct engine *e = engine_worker_of(c->x)->engine;
-    const struct holding *h = e->seating->holding(e->seating->ctx, &e->shards[c->x->shard]);
-    const struct space_map *m = route_map(c->x->route);
     struct want want;
     bool here = true;
-    for (uint32_t i = 0; here && i < n; i++) here = take_want(&a, &want) && is_key_here((void *)c, NULL, want.db, want.key) && holding_serves(h, m, want.key);
+    for (uint32_t i = 0; here && i < n; i++) here = take_want(&a, &want) && is_here(c, want.key);
     return here;
 }
 
@@ -341,7 +342,7 @@ static void cmd_fetch(struct exec *x)
     if (!begin(x, true, &c)) return;
     enum intents_state state = intents_state(c.intents, c.id);
     if (!txnargs_take_count(&c.args, 3, &n) || n == 0 || !are_wants(c.args, n)) answer_senseless(x);
-    else if (!are_wants_here(&c, c.args, n)) reply_error(&x->out, "TXNMOVED a key is not in this group, as far as it knows");
+    else if (!are_wants_here(&c, c.args, n)) answer_moved(x);
     else if (state != INTENTS_NONE && state != INTENTS_RESERVED) answer_gone(x);
     else if (!can_have_all(c.intents, c.id, c.args, n)) reply_error(&x->out, "TXNBUSY a key is taken by another transaction");
     else reserve_and_reply(&c, n);

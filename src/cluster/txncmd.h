@@ -5,9 +5,9 @@
  *   TOKEN  of the reservations that a fetch made: opaque, given back as it came. It is good as long as all of them are held without a break. Another fetch of the same name, a late copy of a message perhaps, cannot renew what was lost.
  *   OPS    what the transaction writes in this group: ops as log/opcode writes them, each behind its length (txncmd_add_op). Of keys that were fetched for writing, and of no others
  *
- *   txn.digest key ...                                a read: an array of digests of the keys' values and times of expiry, 16 bytes each; of no key: empty
+ *   txn.digest key ...                                a read: an array of digests of the keys' values and times of expiry, 16 bytes each; of no key: empty. -TXNMOVED, as of a fetch
  *   txn.run NCHECKS (db key digest)* NCOMMANDS (db argc arg*)*
- *                                                     a write: EXEC within one group. If a digest is another now: a null array, and nothing is done; else the array of replies. One that may not run so: -ERR, and nothing is done
+ *                                                     a write: EXEC within one group. If a digest is another now: a null array, and nothing is done; else the array of replies. One that may not run so: -ERR, and nothing is done; likewise -TXNMOVED
  *   txn.fetch ID NKEYS (db use key)*                  a read: reserves all of the keys, or none; again: what is held stays, with its token. An array: TOKEN, then for each key its entry as dump/dumpfile writes it, or null.
  *                                                     use: r, to read; w, to read and write; e and k likewise, if all there is to know is whether the key exists, its type and expiry: its value is another one then
  *                                                     taken by others: -TXNBUSY. -TXNGONE: it was prepared or decided here before. -TXNMOVED: the group does not serve a key, or not yet, or its leader's map is an older one: who asks looks again where it is

@@ -30,6 +30,7 @@ struct watching { /* a WATCH under way */
     const struct slice *argv; /* of the connection's batch, which stays until it is back */
     uint32_t argc;
     uint32_t *groups; /* of each argument */
+    uint64_t version; /* of the map that they were found with */
 };
 
 void wideexec_unwatch(struct conn *c)
@@ -88,7 +89,8 @@ static void take_answers(struct watching *w, const struct call *c, struct reply 
     for (uint32_t i = 0; i < call_size(c); i++) {
         call_fate(c, i, &reply);
         if (reply.n && reply.p[0] != '-') continue;
-        buf_add_slice(out->out, reply);
+        if (answer_is_error(reply, "TXNMOVED")) reply_error(out, "TRYAGAIN a key is on its way to another shard: nothing was done");
+        else buf_add_slice(out->out, reply);
         return;
     }
     for (uint32_t i = 1; i < w->argc; i++) {
@@ -101,10 +103,36 @@ static void take_answers(struct watching *w, const struct call *c, struct reply 
     reply_ok(out);
 }
 
+static void ask_for_digests(struct watching *w);
+
+static bool is_any_moved(const struct call *c)
+{
+    struct slice reply;
+    for (uint32_t i = 0; i < call_size(c); i++)
+        if (call_fate(c, i, &reply) == CALL_ANSWERED && answer_is_error(reply, "TXNMOVED")) return true;
+    return false;
+}
+
+/* Where the keys are now. False: that is not known, or no better than before. */
+static bool find_groups(struct watching *w)
+{
+    const struct route *r = &w->conn->front->worker.engine->route;
+    const struct space_map *m = route_map(r);
+    if (!m || m->version == w->version) return false;
+    w->version = m->version;
+    for (uint32_t i = 1; i < w->argc; i++) w->groups[i] = spaces_shard(m, w->argv[i], keyhash(w->argv[i], r->seed));
+    return true;
+}
+
 static void watched(void *ctx, struct call *c)
 {
     struct watching *w = ctx;
     struct front *f = w->conn->front;
+    if (is_any_moved(c) && find_groups(w)) {
+        call_free(c);
+        ask_for_digests(w);
+        return;
+    }
     struct buf answer = {0};
     struct reply out = {.out = &answer, .resp = w->conn->resp};
     take_answers(w, c, &out);
@@ -138,18 +166,19 @@ static void ask_for_digests(struct watching *w)
 static void watch_command(struct exec *x)
 {
     struct conn *c = conn_of(x);
-    const struct route *r = &engine_worker_of(x)->engine->route;
-    const struct space_map *m = route_map(r);
     if (c->in_multi) {
         reply_error(&x->out, "ERR WATCH inside MULTI is not allowed");
-    } else if (!m) {
-        reply_error(&x->out, "CLUSTERDOWN this node does not know the cluster's map yet: nothing was done");
-    } else {
-        struct watching *w = mem_alloc(sizeof *w);
-        *w = (struct watching){.conn = c, .argv = x->argv, .argc = x->argc, .groups = mem_alloc(x->argc * sizeof *w->groups)};
-        for (uint32_t i = 1; i < x->argc; i++) w->groups[i] = spaces_shard(m, x->argv[i], keyhash(x->argv[i], r->seed));
-        ask_for_digests(w);
+        return;
     }
+    struct watching *w = mem_zalloc(sizeof *w);
+    *w = (struct watching){.conn = c, .argv = x->argv, .argc = x->argc, .groups = mem_alloc(x->argc * sizeof *w->groups)};
+    if (find_groups(w)) {
+        ask_for_digests(w);
+        return;
+    }
+    reply_error(&x->out, "CLUSTERDOWN this node does not know the cluster's map yet: nothing was done");
+    mem_free(w->groups);
+    mem_free(w);
 }
 
 /* ---- EXEC */

@@ -305,6 +305,8 @@ static bool is_null(struct slice in)
     return answer_next(&in, &a) && a.type == '_';
 }
 
+static void run_over_groups(struct widetxn *w);
+
 static void ran_in_one_group(void *ctx, struct call *c)
 {
     struct widetxn *w = ctx;
@@ -312,6 +314,11 @@ static void ran_in_one_group(void *ctx, struct call *c)
     struct buf answer = {0};
     struct reply out = {.out = &answer, .resp = w->resp};
     call_fate(c, 0, &reply); /* what is not answered has an error for a reply */
+    if (answer_is_error(reply, "TXNMOVED")) { /* keys are being carried: it looks for them as often as it needs to */
+        call_free(c);
+        run_over_groups(w);
+        return;
+    }
     if (reply.n && reply.p[0] == '-') add_refusal(w, &answer, reply);
     else if (is_null(reply)) reply_null_array(&out);
     else if (take_replies(w, reply)) add_answer(w, &answer);

@@ -707,7 +707,7 @@ static void commands_of_one_group_run_as_one_if_what_was_watched_is_as_it_was(vo
     has_answer(&h, "-ERR a command that cannot be part of a transaction\r\n");
     snprintf(text, sizeof text, "txn.run 0 2 0 2 del %s 0 2 get %s", a, sc.keys[B][0]);
     h = ask(A, NULL, text);
-    has_answer(&h, "-TRYAGAIN a key is not in this group\r\n");
+    has_answer(&h, "-TXNMOVED a key is not in this group, as far as it knows\r\n");
     SAY(A, "-ERR the arguments of txn.run make no sense\r\n", "txn.run 0 2 0 2 del %s 0 3 del", a);
     SAY(A, "$1\r\nv\r\n", "get %s", a);
 }
