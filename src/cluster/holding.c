@@ -234,13 +234,13 @@ static bool has_hashes(const struct holding *h, const struct space_map *m)
     return false;
 }
 
-/* All pieces of a side that have something of the stretch are this group's. */
-static bool has_all(const struct holding *h, const struct holding_plan *p, const struct holding_side *s, struct stretch of)
+/* All pieces of a side that have something of the stretch are the group's. */
+static bool has_all(uint32_t group, const struct holding_plan *p, const struct holding_side *s, struct stretch of)
 {
     struct stretch piece = {bound_of_start(p->start), bound_of_start(p->start)};
     for (uint32_t i = 0; i < s->n; i++) {
         piece = (struct stretch){piece.end, bound_of_end(s->pieces[i].end)};
-        if (s->pieces[i].group != h->group && !is_empty(common(piece, of))) return false;
+        if (s->pieces[i].group != group && !is_empty(common(piece, of))) return false;
     }
     return !s->hashed;
 }
@@ -262,8 +262,8 @@ static bool judge_piece(void *ctx, const struct space_piece *piece)
     of = common(of, (struct stretch){bound_of_start(p->start), bound_of_end(p->end)});
     struct stretch below = common(of, (struct stretch){line.start, o->low}), between = common(of, (struct stretch){o->low, o->high}), above = common(of, (struct stretch){o->high, line.end});
     if (!is_empty(between)) return false;
-    if (!is_empty(below) && !(piece->hashed && p->new_side.hashed) && !has_all(j->h, p, &p->new_side, below)) return false;
-    return is_empty(above) || (piece->hashed && p->old_side.hashed) || has_all(j->h, p, &p->old_side, above);
+    if (!is_empty(below) && !(piece->hashed && p->new_side.hashed) && !has_all(j->h->group, p, &p->new_side, below)) return false;
+    return is_empty(above) || (piece->hashed && p->old_side.hashed) || has_all(j->h->group, p, &p->old_side, above);
 }
 
 bool holding_serves_range(const struct holding *h, const struct space_map *m, struct slice space, struct slice start, struct slice end)
@@ -274,6 +274,29 @@ bool holding_serves_range(const struct holding *h, const struct space_map *m, st
         if (slice_eq(j.op->plan.space, space) && !spaces_overlap(m, space, start, end, judge_piece, &j)) return false;
     }
     return true;
+}
+
+/* ---- judging the map */
+
+/* Whether the new side has the keys of a piece of the map's where the map has them. */
+static bool is_new_side(void *ctx, const struct space_piece *piece)
+{
+    const struct judging *j = ctx;
+    const struct holding_plan *p = &j->op->plan;
+    if (p->new_side.hashed || piece->hashed) return p->new_side.hashed && piece->hashed;
+    return has_all(piece->shard, p, &p->new_side, (struct stretch){bound_of_start(piece->start), bound_of_end(piece->end)});
+}
+
+bool holding_is_ahead(const struct holding *h, const struct space_map *m)
+{
+    for (uint32_t i = 0; i < h->n; i++) {
+        struct judging j = {.h = h, .op = &h->records[i].op, .map = m};
+        const struct holding_plan *p = &j.op->plan;
+        struct holding_bound upto = lower(higher(j.op->low, j.op->gone), bound_of_end(p->end));
+        if (holding_bound_cmp(upto, bound_of_start(p->start)) <= 0) continue;
+        if (!spaces_overlap(m, p->space, p->start, upto.key, is_new_side, &j)) return true;
+    }
+    return false;
 }
 
 /* ---- the rest */

@@ -89,6 +89,8 @@ bool holding_serves(const struct holding *h, const struct space_map *m, struct s
 bool holding_serves_range(const struct holding *h, const struct space_map *m, struct slice space, struct slice start, struct slice end);
 /* Some keys are given out and not dropped: commands over all keys wait. */
 bool holding_gives_out(const struct holding *h);
+/* Keys have come here, or left, of which this map does not know yet: commands over all keys wait for it as well, so that whoever asks can tell by the map's version that keys have moved meanwhile. */
+bool holding_is_ahead(const struct holding *h, const struct space_map *m);
 const struct holding_op *holding_find(const struct holding *h, uint64_t op); /* NULL: it has no part in it, or not any more. Good until the next load */
 uint32_t holding_count(const struct holding *h);
 const struct holding_op *holding_at(const struct holding *h, uint32_t i);

@@ -75,12 +75,12 @@ static bool is_served_or_elsewhere(void *ctx, const struct command *c, uint16_t 
     return spaces_shard(j->map, key, keyhash(key, j->map->route.seed)) != j->seat->group || is_served(ctx, c, db, key);
 }
 
-/* Some of the keys may be here and elsewhere. */
+/* Some of the keys may be here and elsewhere, or nobody knows where they are now. */
 static bool may_see_all(const struct judging *j)
 {
     struct holding *h = j->seat->holding;
     if (holding_gives_out(h)) holding_ask_pause(h, (uint64_t)j->seat->shard->store->now_ms);
-    return !holding_gives_out(h) && j->map->version >= holding_map_version(h);
+    return !holding_gives_out(h) && j->map->version >= holding_map_version(h) && !holding_is_ahead(h, j->map);
 }
 
 static bool is_range_served(const struct judging *j, const struct command *c, const struct slice *argv, uint32_t argc)

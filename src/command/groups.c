@@ -1,4 +1,6 @@
-/* A Raft group's own commands over all of its keys: a node that is asked for all keys of a cluster sends them to every group (server/wide.h), and puts the answers together. Their arguments are those of the client's command. */
+/* A Raft group's own commands over all of its keys: a node that is asked for all keys of a cluster sends them to every group (server/wide.h), and puts the answers together. Their arguments are those of the client's command.
+ *
+ * An answer is an array that begins with the version of the map that the leader's node has: keys that came to this group, or left it, are where that map says. Whoever asked with an older one may have met some of them twice, or never. */
 #include "base/num.h"
 #include "command/allkeys.h"
 #include "command/command.h"
@@ -8,10 +10,22 @@
 
 static struct store *store_of(const struct exec *x) { return x->stores[x->shard]; }
 
-static void group_dbsize(struct exec *x) { reply_int(&x->out, (int64_t)store_keys(store_of(x), x->db)); }
+/* Begins the answer; n elements follow. */
+static void reply_version(struct exec *x, size_t n)
+{
+    reply_array(&x->out, n + 1);
+    reply_int(&x->out, (int64_t)route_version(x->route));
+}
+
+static void group_dbsize(struct exec *x)
+{
+    reply_version(x, 1);
+    reply_int(&x->out, (int64_t)store_keys(store_of(x), x->db));
+}
 
 static void group_keys(struct exec *x)
 {
+    reply_version(x, 1);
     size_t mark = reply_open(&x->out);
     reply_close_array(&x->out, mark, allkeys_list(x, x->argv[1], &x->out));
 }
@@ -21,7 +35,7 @@ static void group_randomkey(struct exec *x)
 {
     struct slice key;
     bool any = allkeys_random(x, &key);
-    reply_array(&x->out, 2);
+    reply_version(x, 2);
     reply_int(&x->out, any ? (int64_t)store_keys(store_of(x), x->db) : 0);
     if (any) reply_bulk(&x->out, key);
     else reply_null(&x->out);
@@ -39,7 +53,7 @@ static void group_scan(struct exec *x)
     }
     if (!keyscan_begin(x, 2, &found, &s)) return;
     uint64_t position = keyscan_walk(x, &s, store_of(x), cursor_position(&cursor_of_cluster, cursor, order));
-    reply_array(&x->out, 3);
+    reply_version(x, 3);
     reply_int(&x->out, (int64_t)cursor_in_table(&cursor_of_cluster, position, order));
     reply_int(&x->out, (int64_t)s.visited);
     reply_array(&x->out, s.n);
@@ -62,14 +76,14 @@ static void group_flushdb(struct exec *x)
 {
     if (!allkeys_flush_args(x)) return;
     flush(x, x->db);
-    reply_ok(&x->out);
+    reply_version(x, 0);
 }
 
 static void group_flushall(struct exec *x)
 {
     if (!allkeys_flush_args(x)) return;
     for (uint16_t db = 0; db < STORE_DBS; db++) flush(x, db);
-    reply_ok(&x->out);
+    reply_version(x, 0);
 }
 
 static void group_swapdb(struct exec *x)
@@ -77,7 +91,7 @@ static void group_swapdb(struct exec *x)
     uint16_t a, b;
     if (!allkeys_swap_args(x, &a, &b)) return;
     if (a != b) apply(x, &(struct op){.kind = OP_SWAP, .db = a, .index = b});
-    reply_ok(&x->out);
+    reply_version(x, 0);
 }
 
 /* ---- rows */

@@ -29,6 +29,7 @@ struct wide { /* a command over all keys, under way */
     uint32_t argc;
     int64_t until_ms;  /* by worker.now_ms */
     uint64_t version;  /* of the map that says which groups there are */
+    uint64_t newest;   /* that some group's leader had */
     bool asks_first;   /* whether every group is led */
 };
 
@@ -80,6 +81,14 @@ bool wide_take_number(struct slice *s, char letter, int64_t *n)
     return true;
 }
 
+bool wide_take_version(struct slice *s, int64_t elements, uint64_t *version)
+{
+    int64_t n, v;
+    if (!wide_take_number(s, '*', &n) || n != elements + 1 || !wide_take_number(s, ':', &v)) return false;
+    *version = (uint64_t)v;
+    return true;
+}
+
 static struct slice reply_of(const struct call *c, uint32_t i)
 {
     struct slice reply;
@@ -87,12 +96,20 @@ static struct slice reply_of(const struct call *c, uint32_t i)
     return reply;
 }
 
+static bool take_version(struct wide *w, struct slice *reply, int64_t elements)
+{
+    uint64_t version;
+    if (!wide_take_version(reply, elements, &version)) return false;
+    if (version > w->newest) w->newest = version;
+    return true;
+}
+
 static bool merge_sizes(struct wide *w, const struct call *c, struct reply *out)
 {
     int64_t sum = 0, n;
     for (uint32_t i = 0; i < call_size(c); i++) {
         struct slice reply = reply_of(c, i);
-        if (!wide_take_number(&reply, ':', &n)) return false;
+        if (!take_version(w, &reply, 1) || !wide_take_number(&reply, ':', &n)) return false;
         sum += n;
     }
     reply_int(out, sum);
@@ -105,7 +122,7 @@ static bool merge_keys(struct wide *w, const struct call *c, struct reply *out)
     int64_t sum = 0, n;
     for (uint32_t i = 0; i < call_size(c); i++) {
         struct slice reply = reply_of(c, i);
-        if (!wide_take_number(&reply, '*', &n)) return false;
+        if (!take_version(w, &reply, 1) || !wide_take_number(&reply, '*', &n)) return false;
         buf_add_slice(out->out, reply);
         sum += n;
     }
@@ -117,10 +134,10 @@ static bool merge_keys(struct wide *w, const struct call *c, struct reply *out)
 static bool merge_random(struct wide *w, const struct call *c, struct reply *out)
 {
     struct slice chosen = {0};
-    int64_t sum = 0, two, n;
+    int64_t sum = 0, n;
     for (uint32_t i = 0; i < call_size(c); i++) {
         struct slice reply = reply_of(c, i);
-        if (!wide_take_number(&reply, '*', &two) || two != 2 || !wide_take_number(&reply, ':', &n)) return false;
+        if (!take_version(w, &reply, 2) || !wide_take_number(&reply, ':', &n)) return false;
         sum += n;
         if (n > 0 && rng_below(&w->conn->front->worker.rng, (uint64_t)sum) < (uint64_t)n) chosen = reply;
     }
@@ -129,8 +146,12 @@ static bool merge_random(struct wide *w, const struct call *c, struct reply *out
     return true;
 }
 
-static bool merge_ok(struct wide *w, const struct call *c, struct reply *out)
+static bool merge_done(struct wide *w, const struct call *c, struct reply *out)
 {
+    for (uint32_t i = 0; i < call_size(c); i++) {
+        struct slice reply = reply_of(c, i);
+        if (!take_version(w, &reply, 0)) return false;
+    }
     reply_ok(out);
     return true;
 }
@@ -139,9 +160,9 @@ static const struct kind kinds[] = {
     {.name = "dbsize", .of_group = "group.dbsize", .merge = merge_sizes},
     {.name = "keys", .of_group = "group.keys", .merge = merge_keys},
     {.name = "randomkey", .of_group = "group.randomkey", .merge = merge_random},
-    {.name = "flushdb", .of_group = "group.flushdb", .merge = merge_ok, .writes = true},
-    {.name = "flushall", .of_group = "group.flushall", .merge = merge_ok, .writes = true},
-    {.name = "swapdb", .of_group = "group.swapdb", .merge = merge_ok, .writes = true, .once = true},
+    {.name = "flushdb", .of_group = "group.flushdb", .merge = merge_done, .writes = true},
+    {.name = "flushall", .of_group = "group.flushall", .merge = merge_done, .writes = true},
+    {.name = "swapdb", .of_group = "group.swapdb", .merge = merge_done, .writes = true, .once = true},
 };
 
 /* ---- asking */
@@ -159,6 +180,7 @@ static bool ask(struct wide *w)
     struct wide_groups groups;
     if (!m) return false;
     w->version = m->version;
+    w->newest = 0;
     wide_find_groups(m, &groups);
     struct call *c = call_new(conn->front, conn->db, conn->resp, answered, w);
     for (uint32_t group = 0; (group = wide_next_group(&groups, group)) < META_GROUPS_MAX; group++) call_add(c, group, cmd, w->argv, w->asks_first ? 1 : w->argc);
@@ -182,12 +204,28 @@ void wide_reply_nonsense(struct reply *out)
 
 void wide_reply_no_map(struct reply *out) { reply_error(out, "CLUSTERDOWN this node does not know the cluster's map yet: nothing was done"); }
 
+static bool is_moving(const struct space_map *m)
+{
+    for (uint32_t i = 0; m && i < m->n_spaces; i++) {
+        struct space_info info;
+        spaces_describe(m->spaces[i], &info);
+        if (info.moving) return true;
+        for (uint32_t k = 0; k < info.n_ranges; k++)
+            if (spaces_range(m->spaces[i], false, k)->moving) return true;
+    }
+    return false;
+}
+
 static void wide_command(struct exec *x)
 {
-    struct wide *w = mem_alloc(sizeof *w);
     struct conn *conn = conn_of(x);
     const struct kind *kind = kinds;
     while (strcmp(kind->name, x->cmd->name) != 0) kind++;
+    if (kind->once && is_moving(route_map(x->route))) { /* what is on its way would come out in the other database */
+        reply_error(&x->out, "TRYAGAIN keys are being carried between shards: nothing was done");
+        return;
+    }
+    struct wide *w = mem_alloc(sizeof *w);
     *w = (struct wide){.conn = conn, .kind = kind, .argv = x->argv, .argc = x->argc, .asks_first = kind->writes};
     w->until_ms = conn->front->worker.now_ms + relay_timeout_ms(conn->front->server->relay);
     if (ask(w)) {
@@ -230,19 +268,28 @@ static bool is_failed(const struct wide *w, const struct call *c, struct reply *
 }
 
 /* Keys may have gone from a group that had not been asked to one that had. */
-static bool is_overtaken(const struct wide *w) { return !w->kind->once && w->version != route_version(&engine_of(w)->route); }
+static bool is_overtaken(const struct wide *w) { return !w->kind->once && (w->newest > w->version || w->version != route_version(&engine_of(w)->route)); }
+
+/* Asks all groups once more, if there is time. */
+static bool goes_on(struct wide *w, struct reply *out)
+{
+    out->out->len = 0;
+    if (w->until_ms <= w->conn->front->worker.now_ms) reply_errorf(out, "TRYAGAIN keys are being carried between shards%s", w->kind->writes ? ": some of them may be as they were" : "");
+    else if (ask(w)) return true;
+    else wide_reply_no_map(out);
+    return false;
+}
 
 /* The answer is complete, or there is none. False: it goes on. */
 static bool settle(struct wide *w, const struct call *c, struct reply *out)
 {
     if (is_failed(w, c, out)) return true;
-    if (w->asks_first || is_overtaken(w)) {
+    if (w->asks_first) {
         w->asks_first = false;
-        if (ask(w)) return false;
-        wide_reply_no_map(out);
-    } else if (!w->kind->merge(w, c, out)) {
-        wide_reply_nonsense(out);
+        return !goes_on(w, out);
     }
+    if (!w->kind->merge(w, c, out)) wide_reply_nonsense(out);
+    else if (is_overtaken(w)) return !goes_on(w, out);
     return true;
 }
 

@@ -21,6 +21,8 @@ uint32_t wide_next_group(const struct wide_groups *g, uint32_t from); /* the fir
 
 /* Of a group's reply, which is RESP from another node: a line ":17\r\n", or with another letter; the rest stays. False: it is something else. */
 bool wide_take_number(struct slice *s, char letter, int64_t *n);
+/* The beginning of an answer of command/groups.c: the version of the map, and so many more elements. */
+bool wide_take_version(struct slice *s, int64_t elements, uint64_t *version);
 
 void wide_reply_no_map(struct reply *out);
 void wide_reply_nonsense(struct reply *out);

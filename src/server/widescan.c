@@ -100,15 +100,17 @@ static void reply_found(const struct widescan *w, struct reply *out)
     buf_add_slice(out->out, buf_slice(&w->keys));
 }
 
-enum took { TOOK_ALL, TOOK_SOME /* the group has more */, TOOK_NOTHING /* it is an error, or nobody answered */, TOOK_NONSENSE };
+enum took { TOOK_ALL, TOOK_SOME /* the group has more */, TOOK_NOTHING /* it is an error, or nobody answered */, TOOK_TOO_NEW /* this node's map is older than the answer */, TOOK_NONSENSE };
 
-/* What group.scan answers: its cursor, how many keys it looked at, and those found. */
+/* What group.scan answers: its cursor, how many keys it looked at, and those found. One that is newer than the map here is not taken: the pass would not know that keys have gone from group to group. */
 static enum took take(struct widescan *w, uint32_t group, enum call_fate fate, struct slice reply)
 {
-    int64_t three, cursor, visited, n;
+    int64_t cursor, visited, n;
+    uint64_t version;
     if (fate != CALL_ANSWERED || (reply.n && reply.p[0] == '-')) return TOOK_NOTHING;
-    if (!wide_take_number(&reply, '*', &three) || three != 3 || !wide_take_number(&reply, ':', &cursor)) return TOOK_NONSENSE;
+    if (!wide_take_version(&reply, 3, &version) || !wide_take_number(&reply, ':', &cursor)) return TOOK_NONSENSE;
     if (!wide_take_number(&reply, ':', &visited) || !wide_take_number(&reply, '*', &n) || !cursor_is_in_table(&cursor_of_cluster, (uint64_t)cursor)) return TOOK_NONSENSE;
+    if (version > map_of(w)->version) return TOOK_TOO_NEW;
     buf_add_slice(&w->keys, reply);
     w->visited += (uint64_t)visited;
     w->found += (uint64_t)n;
@@ -116,6 +118,15 @@ static enum took take(struct widescan *w, uint32_t group, enum call_fate fate, s
     w->at.in_table = (uint64_t)cursor;
     w->advanced = true;
     return cursor ? TOOK_SOME : TOOK_ALL;
+}
+
+/* The map here comes around within milliseconds. True: it did not in time. */
+static bool asks_again(struct widescan *w, struct reply *out)
+{
+    w->n_asked = 0;
+    if (w->until_ms > w->conn->front->worker.now_ms && ask(w)) return false;
+    reply_error(out, "TRYAGAIN keys are being carried between shards, and this node does not know where to");
+    return true;
 }
 
 /* True: out has the client's answer. False: other groups are asked. What groups behind one that has more, or that cannot be asked, have answered is left: they will be asked again. */
@@ -129,6 +140,7 @@ static bool settle(struct widescan *w, const struct call *c, struct reply *out)
     }
     if (took == TOOK_NONSENSE) wide_reply_nonsense(out);
     else if (took == TOOK_NOTHING && !w->advanced) buf_add_slice(out->out, reply);
+    else if (took == TOOK_TOO_NEW && !w->advanced) return asks_again(w, out);
     else if (took != TOOK_ALL || w->visited >= w->count || !ask(w)) reply_found(w, out);
     else return false;
     return true;

@@ -352,6 +352,72 @@ static void a_map_that_is_too_old_serves_nothing(void **state)
     spaces_unref(w.map);
 }
 
+/* Below what has come or gone, the map has the key elsewhere than the plan. */
+static bool is_unknown_to_map(const struct world *w, const struct holding_op *o, struct slice key)
+{
+    bool covered = slice_eq(space_of(key), o->plan.space) && slice_cmp(key, o->plan.start) >= 0 && (o->plan.end.n == 0 || slice_cmp(key, o->plan.end) < 0);
+    if (!covered || (!holding_is_below(key, o->low) && !holding_is_below(key, o->gone))) return false;
+    return spaces_shard(w->map, key, keyhash(key, w->map->route.seed)) != holding_side_group(&o->plan, &o->plan.new_side, w->map, key);
+}
+
+static void a_map_that_has_not_come_around_is_noticed(void **state)
+{
+    uint32_t ahead = 0, not_ahead = 0;
+    for (uint64_t seed = 1; seed <= WALKS; seed++) {
+        struct world w;
+        make_world(&w, seed);
+        struct store *s = store_of(&w);
+        struct holding *h = holding_new(w.group);
+        holding_load(h, s);
+        bool is_ahead = holding_is_ahead(h, w.map);
+        for (uint32_t i = 0; i < w.n; i++)
+            for (int space = 0; space < NAMES; space++)
+                for (uint32_t k = 0; k < KEYS; k++) assert_false(!is_ahead && is_unknown_to_map(&w, &w.ops[i], key_at(space, k)));
+        *(is_ahead ? &ahead : &not_ahead) += 1;
+        holding_free(h);
+        store_free(s);
+        spaces_unref(w.map);
+    }
+    assert_true(ahead > 20 && not_ahead > 20);
+}
+
+static struct space_map *changed(struct space_map *m, struct space_map *next)
+{
+    assert_non_null(next);
+    spaces_unref(m);
+    return next;
+}
+
+/* A range walks from group 2 to group 3. */
+static void a_group_waits_for_the_map_as_far_as_it_has_come(void **state)
+{
+    const struct hash_desc all = {.id = 1, .generation = 1, .shard = 2, .last = UINT64_MAX};
+    const struct range_desc range = {.id = 7, .shard = 2};
+    const struct slice users = SLICE("users");
+    const struct holding_piece from = {.group = 2}, to = {.group = 3};
+    const struct holding_bound start = {0}, m = {.key = SLICE("users/m")}, end = {.at_end = true};
+    struct holding_op o = {.plan = {.op = 1, .space = users, .old_side = {.n = 1, .pieces = &from}, .new_side = {.n = 1, .pieces = &to}}, .low = start, .gone = start, .high = start};
+    enum spaces_error error;
+    struct store *s = new_store();
+    struct holding *h = holding_new(3);
+    struct space_map *map = spaces_new(&(struct route){.seed = 5, .shards = 64}, SPACE_BUCKET, &all, 1, 1);
+    map = changed(map, spaces_set_mode(map, users, SPACE_RANGE, &range, 1, true, &error, NULL));
+    for (int step = 0; step < 4; step++) {
+        const struct holding_bound taken[] = {start, m, end, end};
+        o.low = o.gone = o.high = taken[step];
+        put_op(s, &o);
+        holding_load(h, s);
+        assert_int_equal(holding_is_ahead(h, map), step == 1 || step == 2);
+        if (step == 0) map = changed(map, spaces_move(map, users, 7, 3, &error, NULL));
+        if (step == 1) map = changed(map, spaces_move_advance(map, users, 7, m.key, &error, NULL));
+        if (step == 2) map = changed(map, spaces_move_finish(map, users, 7, &error, NULL));
+        if (step == 1) assert_false(holding_is_ahead(h, map));
+    }
+    holding_free(h);
+    store_free(s);
+    spaces_unref(map);
+}
+
 static void what_is_loaded_again_is_what_the_store_has_then(void **state)
 {
     struct world w;
@@ -516,6 +582,8 @@ int main(void)
         cmocka_unit_test(the_groups_of_a_plan_are_those_of_its_sides),
         cmocka_unit_test(a_store_without_records_lets_the_map_decide),
         cmocka_unit_test(a_map_that_is_too_old_serves_nothing),
+        cmocka_unit_test(a_map_that_has_not_come_around_is_noticed),
+        cmocka_unit_test(a_group_waits_for_the_map_as_far_as_it_has_come),
         cmocka_unit_test(what_is_loaded_again_is_what_the_store_has_then),
         cmocka_unit_test(ops_on_records_are_told_from_others),
         cmocka_unit_test(a_pause_ends_by_itself),

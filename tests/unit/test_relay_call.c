@@ -76,8 +76,8 @@ static void a_call_reaches_every_group_whoever_leads_it(void **state)
         assert_ptr_equal(a.call, c);
         assert_int_equal(call_size(c), RELAYRIG_GROUPS);
         for (uint32_t g = 0; g < RELAYRIG_GROUPS; g++) {
-            char size[16];
-            snprintf(size, sizeof size, ":%u\r\n", in_group[g]);
+            char size[32];
+            snprintf(size, sizeof size, "*2\r\n:1\r\n:%u\r\n", in_group[g]);
             expect(&a, g, CALL_ANSWERED, size);
         }
         call_free(c);
@@ -102,8 +102,8 @@ static void requests_of_one_group_run_in_their_order_and_writes_wait_for_their_e
     for (int i = 0; i < 10; i++) relayrig_turn(&r->nodes[1], 0);
     assert_false(a.over);
     wait_over(r, &a);
-    expect(&a, 0, CALL_ANSWERED, "+OK\r\n");
-    expect(&a, 1, CALL_ANSWERED, ":0\r\n");
+    expect(&a, 0, CALL_ANSWERED, "*1\r\n:1\r\n");
+    expect(&a, 1, CALL_ANSWERED, "*2\r\n:1\r\n:0\r\n");
     expect(&a, 2, CALL_ANSWERED, "$-1\r\n");
     call_free(c);
     relayrig_free(r);
@@ -151,7 +151,7 @@ static void a_write_whose_link_breaks_is_uncertain_and_a_read_is_asked_again(voi
     relayrig_mend(r, 0, 1);
     wait_over(r, &a);
     expect(&a, 0, CALL_UNCERTAIN, "-UNCERTAIN ");
-    expect(&a, 1, CALL_ANSWERED, ":0\r\n");
+    expect(&a, 1, CALL_ANSWERED, "*2\r\n:1\r\n:0\r\n");
     call_free(c);
     relayrig_free(r);
 }
@@ -168,7 +168,7 @@ static void a_request_that_bounced_follows_its_group_to_another_node(void **stat
     add(r, c, group, "group.dbsize", NULL);
     call_send(c, 5000);
     wait_over(r, &a);
-    expect(&a, 0, CALL_ANSWERED, ":0\r\n");
+    expect(&a, 0, CALL_ANSWERED, "*2\r\n:1\r\n:0\r\n");
     assert_int_equal(relayrig_hint(&r->nodes[0], group), 3);
     call_free(c);
     relayrig_free(r);
@@ -195,8 +195,8 @@ static void the_group_that_was_named_stays_when_the_map_changes(void **state)
     engine_release(&n->server.fronts[0]->worker, &e->shards[0]);
     relayrig_let_go(n);
     wait_over(r, &a);
-    char size[16];
-    snprintf(size, sizeof size, ":%u\r\n", in_group[group - RELAYRIG_FIRST]);
+    char size[32];
+    snprintf(size, sizeof size, "*2\r\n:2\r\n:%u\r\n", in_group[group - RELAYRIG_FIRST]);
     expect(&a, 0, CALL_ANSWERED, size);
     call_free(c);
     relayrig_free(r);
@@ -223,7 +223,7 @@ static void a_call_may_send_the_next_one_when_it_is_over(void **state)
     call_send(c, 5000);
     assert_int_equal(relay_wait_ms(a.front), 0);
     wait_over(r, &a);
-    expect(&a, 0, CALL_ANSWERED, ":0\r\n");
+    expect(&a, 0, CALL_ANSWERED, "*2\r\n:1\r\n:0\r\n");
     call_free(a.call);
     relayrig_free(r);
 }

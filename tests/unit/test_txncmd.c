@@ -442,14 +442,14 @@ static void whoever_changes_all_keys_waits_for_transactions_and_those_for_it(voi
     const char *key = sc.keys[A][0];
     SAY(A, "+OK\r\n", "set %s v", key);
     fetch(A, "t1", 'r', key, token);
-    SAY(A, ":1\r\n", "group.dbsize");
+    SAY(A, "*2\r\n:1\r\n:1\r\n", "group.dbsize");
     BOUNCES(A, "group.flushall");
     SAY(A, BUSY, "txn.fetch t2 1 0 r %s", sc.keys[A][1]); /* or its turn might never come */
     prepare(A, "t1", token, SLICE(""), "+OK\r\n");
     BOUNCES(A, "group.flushdb");
     SAY(A, "+OK\r\n", "txn.drop t1");
-    SAY(A, "+OK\r\n", "group.flushall");
-    SAY(A, ":0\r\n", "group.dbsize");
+    SAY(A, "*1\r\n:1\r\n", "group.flushall");
+    SAY(A, "*2\r\n:1\r\n:0\r\n", "group.dbsize");
 }
 
 static void what_is_too_old_makes_way_and_cannot_be_used_any_more(void **state)
