@@ -95,9 +95,13 @@ static __attribute__((noinline)) bool is_all_served(struct seat *seat, const str
     struct judging j = {.seat = seat, .map = route_map(&e->route)};
     const struct command *c = r->cmd;
     const struct slice *argv = t->args + r->first_arg;
-    holding_of(seat);
+    const struct holding *h = holding_of(seat);
     if (!seat->judges) return true;
     if (!j.map) return false;
+    if (holding_count(h) == 0 && j.map->version >= holding_map_version(h)) {
+        seat->judges = false; /* from now on: maps do not get older here */
+        return c->flags & CMD_OF_GROUP || r->routed >= holding_map_version(h);
+    }
     if (c->flags & CMD_ALL_KEYS) return may_see_all(&j);
     if (c->flags & CMD_OF_GROUP) return txncmd_all_keys(e->commands, c, argv, r->argc, t->db, is_served_or_elsewhere, &j);
     if (j.map->version != r->routed) return false; /* just now there came another one: it is routed anew */
