@@ -96,6 +96,7 @@ void txn_write(struct txn *t, uint32_t key, struct slice op);         /* as log/
 void txn_ask(struct txn *t, uint32_t group, const char *command, const struct slice *words, uint32_t n);
 uint32_t txn_asked(const struct txn *t);                  /* how many, in this attempt */
 struct slice txn_told(const struct txn *t, uint32_t ask); /* RESP: one value */
+uint32_t txn_group(const struct txn *t, uint32_t ask);    /* that it was asked of */
 /* Within run: the group that this was asked of writes. */
 void txn_write_there(struct txn *t, uint32_t ask, struct slice op);
 

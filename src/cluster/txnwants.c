@@ -55,6 +55,12 @@ struct slice txn_told(const struct txn *t, uint32_t ask)
     return slice_of(t->entries.p + t->asks[ask].at, t->asks[ask].n);
 }
 
+uint32_t txn_group(const struct txn *t, uint32_t ask)
+{
+    CHECK(ask < t->n_asks);
+    return t->groups[t->asks[ask].group].number;
+}
+
 void txn_write_there(struct txn *t, uint32_t ask, struct slice op)
 {
     CHECK(ask < t->n_asks && t->asks[ask].told);

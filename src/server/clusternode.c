@@ -22,6 +22,7 @@
 #include "server/relay.h"
 #include "server/sampler.h"
 #include "server/server.h"
+#include "server/widerange.h"
 #include "server/widetxn.h"
 
 enum {
@@ -210,7 +211,10 @@ bool clusternode_open(struct clusternode *c)
     const struct node_calls calls = {.ctx = s, .told = told, .request = request, .answer = answer, .down = down, .published = published, .left = left, .failed = failed};
     s->relay = relay_new(s);
     s->clusterpub = clusterpub_new(s);
-    for (uint32_t i = 0; i < s->engine->n_workers; i++) s->fronts[i]->txns = widetxn_front_new(s->fronts[i]);
+    for (uint32_t i = 0; i < s->engine->n_workers; i++) {
+        s->fronts[i]->txns = widetxn_front_new(s->fronts[i]);
+        s->fronts[i]->ranges = widerange_front_new(s->fronts[i]);
+    }
     s->node = node_open(&c->options, &c->who, s->engine, s->walk, &calls, &error);
     if (!s->node) return tell(c, "cannot be a node of a cluster", &error);
     relay_set_node(s->relay, s->node);
@@ -234,7 +238,10 @@ void clusternode_stop(struct clusternode *c) { node_stop(c->server->node, STOP_G
 void clusternode_close(struct clusternode *c)
 {
     node_close(c->server->node);
-    for (uint32_t i = 0; i < c->server->engine->n_workers; i++) widetxn_front_free(c->server->fronts[i]->txns);
+    for (uint32_t i = 0; i < c->server->engine->n_workers; i++) {
+        widerange_front_free(c->server->fronts[i]->ranges);
+        widetxn_front_free(c->server->fronts[i]->txns);
+    }
     relay_free(c->server->relay);
     clusterpub_free(c->server->clusterpub);
     c->server->node = NULL;

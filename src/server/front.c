@@ -16,6 +16,7 @@
 #include "server/relay.h"
 #include "server/sampler.h"
 #include "server/subscribe.h"
+#include "server/widerange.h"
 #include "server/widetxn.h"
 #include "shard/journal.h"
 #include "shard/seating.h"
@@ -369,8 +370,10 @@ static int sleep_ms(struct front *f)
     int64_t ms = until - f->worker.now_ms;
     int relay_ms = f->relay ? relay_wait_ms(f) : -1;
     int txns_ms = f->txns ? widetxn_wait_ms(f) : -1;
+    int ranges_ms = f->ranges ? widerange_wait_ms(f) : -1;
     if (relay_ms >= 0 && relay_ms < ms) ms = relay_ms;
     if (txns_ms >= 0 && txns_ms < ms) ms = txns_ms;
+    if (ranges_ms >= 0 && ranges_ms < ms) ms = ranges_ms;
     return ms < 0 ? 0 : (int)ms;
 }
 
@@ -390,6 +393,7 @@ static void turn(struct front *f)
     run_ready(f);
     if (f->held) journal_hurry(f->server->journal, w);
     if (unlikely(f->txns != NULL)) widetxn_turn(f);
+    if (unlikely(f->ranges != NULL)) widerange_turn(f);
     if (unlikely(f->relay != NULL)) relay_turn(f);
 }
 

@@ -11,6 +11,7 @@
 
 struct relay_front;
 struct topics;
+struct wideranges;
 struct widetxns;
 
 struct listener_socket {
@@ -41,6 +42,7 @@ struct front {
     uint32_t n_timers, cap_timers;
     struct relay_front *relay; /* in a cluster: its part of server/relay.h; NULL: none */
     struct widetxns *txns;     /* in a cluster: server/widetxn.h; NULL: none */
+    struct wideranges *ranges; /* likewise: server/widerange.h */
     struct topics *topics; /* local subscribers: server/subscribe.h */
     int64_t next_cron_ms;
     uint64_t cron_count;

@@ -2,6 +2,8 @@
  *
  * A lock is known by its space, bounds and owner. It keeps out overlapping locks of other owners, unless both are shared; never one of the same owner. It ends when it is unlocked or its time is over. Every grant has a
  * token above those of all overlapping grants before it (shard/locks.h): whoever writes elsewhere in the lock's name sends it along, and the other side refuses a lower one than it has seen. */
+#include "server/rangelock.h"
+
 #include "base/mem.h"
 #include "base/num.h"
 #include "server/families.h"
@@ -12,12 +14,11 @@ enum { BOUNDS = 4 /* arguments up to the end */ };
 
 static const int64_t ttl_max_ms = (int64_t)1000 * 60 * 60 * 24 * 365 * 100;
 
-/* What a command means, and where that is. */
+/* Where what a command means is. */
 struct lock_call {
     struct engine *e;
-    struct slice space;
-    struct spacelock wanted; /* token and mode are the caller's */
-    bool *in;                /* [shards] of it, whose tokens are held */
+    struct rangelock r;
+    bool *in; /* [shards] of it, whose tokens are held */
 };
 
 /* ---- arguments */
@@ -50,48 +51,75 @@ static bool read_bounds(struct exec *x, struct rangequery *q)
     return ok;
 }
 
-/* space start end owner. Answers the error and gives false if something is wrong; else call_end must follow. */
-static bool call_begin(struct exec *x, struct lock_call *c)
+static bool read_owner(struct exec *x, struct rangelock *r)
 {
-    struct rangequery q;
-    if (!read_bounds(x, &q)) return false;
-    struct slice owner = x->argv[BOUNDS];
-    if (owner.n == 0 || owner.n > SPACELOCK_OWNER_MAX) {
-        reply_errorf(&x->out, "ERR the owner of a lock is named by 1 to %d bytes", SPACELOCK_OWNER_MAX);
-        return false;
-    }
-    *c = (struct lock_call){.e = engine_worker_of(x)->engine, .space = q.space, .wanted = {.start = q.start, .end = q.end, .owner = owner}};
-    c->in = mem_alloc(x->route->shards * sizeof *c->in);
-    locks_shards(route_map(x->route), x->route, q.space, q.start, q.end, c->in);
-    return true;
+    r->wanted.owner = x->argv[BOUNDS];
+    if (r->wanted.owner.n && r->wanted.owner.n <= SPACELOCK_OWNER_MAX) return true;
+    reply_errorf(&x->out, "ERR the owner of a lock is named by 1 to %d bytes", SPACELOCK_OWNER_MAX);
+    return false;
 }
 
-static void call_end(struct lock_call *c) { mem_free(c->in); }
-
-static bool read_ttl(struct exec *x, struct slice arg, int64_t *expiry_ms)
+static bool read_ttl(struct exec *x, struct rangelock *r)
 {
-    int64_t ttl;
-    if (!exec_arg_i64(x, arg, &ttl)) return false;
-    *expiry_ms = x->now_ms + ttl;
-    if (ttl >= 1 && ttl <= ttl_max_ms) return true;
+    if (!exec_arg_i64(x, x->argv[BOUNDS + 1], &r->ttl_ms)) return false;
+    if (r->ttl_ms >= 1 && r->ttl_ms <= ttl_max_ms) return true;
     reply_errorf(&x->out, "ERR invalid expire time in '%s' command", x->cmd->name);
     return false;
 }
 
-static bool read_mode(struct exec *x, uint32_t at, bool *exclusive)
+static bool read_mode(struct exec *x, struct rangelock *r)
 {
-    *exclusive = true;
+    uint32_t at = BOUNDS + 2;
+    r->wanted.exclusive = true;
     if (x->argc == at) return true;
     bool shared = slice_is(x->argv[at], "shared");
-    *exclusive = !shared;
+    r->wanted.exclusive = !shared;
     if (x->argc == at + 1 && (shared || slice_is(x->argv[at], "exclusive"))) return true;
     exec_syntax(x);
     return false;
 }
 
+static void range_lock(struct exec *x);
+static void range_extend(struct exec *x);
+static void range_unlock(struct exec *x);
+
+static enum rangelock_does does(const struct command *c)
+{
+    if (c->fn == range_lock) return RANGELOCK_LOCK;
+    if (c->fn == range_extend) return RANGELOCK_EXTEND;
+    return c->fn == range_unlock ? RANGELOCK_UNLOCK : RANGELOCK_SHOW;
+}
+
+bool rangelock_parse(struct exec *x, struct rangelock *r)
+{
+    struct rangequery q;
+    *r = (struct rangelock){.does = does(x->cmd)};
+    bool has_ttl = r->does == RANGELOCK_LOCK || r->does == RANGELOCK_EXTEND;
+    if (r->does == RANGELOCK_SHOW && x->argc > BOUNDS) return exec_wrong_arity(x), false;
+    if (has_ttl && !read_ttl(x, r)) return false;
+    if (r->does == RANGELOCK_LOCK && !read_mode(x, r)) return false;
+    if (!read_bounds(x, &q) || (r->does != RANGELOCK_SHOW && !read_owner(x, r))) return false;
+    r->space = q.space;
+    r->wanted.start = q.start;
+    r->wanted.end = q.end;
+    return true;
+}
+
+/* Answers the error and gives false if something is wrong; else call_end must follow. */
+static bool call_begin(struct exec *x, struct lock_call *c)
+{
+    *c = (struct lock_call){.e = engine_worker_of(x)->engine};
+    if (!rangelock_parse(x, &c->r)) return false;
+    c->in = mem_alloc(x->route->shards * sizeof *c->in);
+    locks_shards(route_map(x->route), x->route, c->r.space, c->r.wanted.start, c->r.wanted.end, c->in);
+    return true;
+}
+
+static void call_end(struct lock_call *c) { mem_free(c->in); }
+
 /* ---- finding */
 
-static bool same_lock(const struct spacelock *a, const struct spacelock *b)
+bool rangelock_is_same(const struct spacelock *a, const struct spacelock *b)
 {
     return slice_eq(a->start, b->start) && slice_eq(a->end, b->end) && slice_eq(a->owner, b->owner);
 }
@@ -102,9 +130,9 @@ static bool find_lock(const struct lock_call *c, bool (*test)(const struct space
     for (uint32_t i = 0; i < c->e->route.shards; i++) {
         struct locks_walk w;
         if (!c->in[i]) continue;
-        locks_begin(&w, c->e->stores[i], c->space, 0);
+        locks_begin(&w, c->e->stores[i], c->r.space, 0);
         while (locks_next(&w, found, expiry_ms))
-            if (test(found, &c->wanted)) return true;
+            if (test(found, &c->r.wanted)) return true;
     }
     return false;
 }
@@ -117,9 +145,8 @@ static void add_bound(struct reply *r, const char *name, struct slice bound, con
     reply_bulk(r, bound.n ? bound : slice_str(open));
 }
 
-static void add_lock(struct exec *x, const struct spacelock *l, int64_t expiry_ms)
+void rangelock_reply(struct reply *r, const struct spacelock *l, int64_t ttl_ms)
 {
-    struct reply *r = &x->out;
     reply_map(r, 6);
     reply_bulk_str(r, "owner");
     reply_bulk(r, l->owner);
@@ -130,22 +157,22 @@ static void add_lock(struct exec *x, const struct spacelock *l, int64_t expiry_m
     add_bound(r, "start", l->start, "-");
     add_bound(r, "end", l->end, "+");
     reply_bulk_str(r, "ttl-ms");
-    reply_int(r, expiry_ms > x->now_ms ? expiry_ms - x->now_ms : 0);
+    reply_int(r, ttl_ms > 0 ? ttl_ms : 0);
 }
 
 /* ---- commands */
 
-static void grant(struct exec *x, struct lock_call *c, int64_t expiry_ms)
+static void grant(struct exec *x, struct lock_call *c)
 {
     struct spacelock before;
     int64_t ended_ms;
-    bool renewed = find_lock(c, same_lock, &before, &ended_ms);
-    c->wanted.token = locks_new_token(c->e, c->in);
-    if (renewed) locks_remove(c->e, c->in, c->space, before.token);
-    locks_put(c->e, c->in, c->space, &c->wanted, expiry_ms);
+    bool renewed = find_lock(c, rangelock_is_same, &before, &ended_ms);
+    c->r.wanted.token = locks_new_token(c->e, c->in);
+    if (renewed) locks_remove(c->e, c->in, c->r.space, before.token);
+    locks_put(c->e, c->in, c->r.space, &c->r.wanted, x->now_ms + c->r.ttl_ms);
     x->ops++;
     reply_array(&x->out, 2);
-    reply_int(&x->out, (int64_t)c->wanted.token);
+    reply_int(&x->out, (int64_t)c->r.wanted.token);
     reply_null(&x->out);
 }
 
@@ -153,16 +180,14 @@ static void range_lock(struct exec *x)
 {
     struct lock_call c;
     struct spacelock holder;
-    int64_t expiry_ms, holder_expiry_ms;
-    bool exclusive;
-    if (!read_ttl(x, x->argv[5], &expiry_ms) || !read_mode(x, 6, &exclusive) || !call_begin(x, &c)) return;
-    c.wanted.exclusive = exclusive;
+    int64_t holder_expiry_ms;
+    if (!call_begin(x, &c)) return;
     if (find_lock(&c, spacelock_excludes, &holder, &holder_expiry_ms)) {
         reply_array(&x->out, 2);
         reply_null(&x->out);
-        add_lock(x, &holder, holder_expiry_ms);
+        rangelock_reply(&x->out, &holder, holder_expiry_ms - x->now_ms);
     } else {
-        grant(x, &c, expiry_ms);
+        grant(x, &c);
     }
     call_end(&c);
 }
@@ -171,14 +196,14 @@ static void range_extend(struct exec *x)
 {
     struct lock_call c;
     struct spacelock held;
-    int64_t expiry_ms, before_ms;
-    if (!read_ttl(x, x->argv[5], &expiry_ms) || !call_begin(x, &c)) return;
-    if (find_lock(&c, same_lock, &held, &before_ms)) {
-        c.wanted.token = held.token;
-        c.wanted.exclusive = held.exclusive;
-        locks_put(c.e, c.in, c.space, &c.wanted, expiry_ms);
+    int64_t before_ms;
+    if (!call_begin(x, &c)) return;
+    if (find_lock(&c, rangelock_is_same, &held, &before_ms)) {
+        c.r.wanted.token = held.token;
+        c.r.wanted.exclusive = held.exclusive;
+        locks_put(c.e, c.in, c.r.space, &c.r.wanted, x->now_ms + c.r.ttl_ms);
         x->ops++;
-        reply_int(&x->out, (int64_t)c.wanted.token);
+        reply_int(&x->out, (int64_t)c.r.wanted.token);
     } else {
         reply_null(&x->out);
     }
@@ -191,9 +216,9 @@ static void range_unlock(struct exec *x)
     struct spacelock held;
     int64_t expiry_ms;
     if (!call_begin(x, &c)) return;
-    bool found = find_lock(&c, same_lock, &held, &expiry_ms);
+    bool found = find_lock(&c, rangelock_is_same, &held, &expiry_ms);
     if (found) {
-        locks_remove(c.e, c.in, c.space, held.token);
+        locks_remove(c.e, c.in, c.r.space, held.token);
         x->ops++;
     }
     reply_int(&x->out, found);
@@ -210,30 +235,23 @@ static bool seen_before(const struct engine *e, const bool *in, uint32_t shard, 
 
 static void range_locks(struct exec *x)
 {
-    struct rangequery q;
-    struct engine *e = engine_worker_of(x)->engine;
-    if (x->argc > BOUNDS) {
-        exec_wrong_arity(x);
-        return;
-    }
-    if (!read_bounds(x, &q)) return;
-    bool *in = mem_alloc(x->route->shards * sizeof *in);
+    struct lock_call c;
+    if (!call_begin(x, &c)) return;
     size_t mark = reply_open(&x->out), n = 0;
-    locks_shards(route_map(x->route), x->route, q.space, q.start, q.end, in);
     for (uint32_t i = 0; i < x->route->shards; i++) {
         struct locks_walk w;
         struct spacelock l;
         int64_t expiry_ms;
-        if (!in[i]) continue;
-        locks_begin(&w, x->stores[i], q.space, 0);
+        if (!c.in[i]) continue;
+        locks_begin(&w, x->stores[i], c.r.space, 0);
         while (locks_next(&w, &l, &expiry_ms)) {
-            if (!spacelock_overlaps(&l, q.start, q.end) || seen_before(e, in, i, q.space, l.token)) continue;
-            add_lock(x, &l, expiry_ms);
+            if (!spacelock_overlaps(&l, c.r.wanted.start, c.r.wanted.end) || seen_before(c.e, c.in, i, c.r.space, l.token)) continue;
+            rangelock_reply(&x->out, &l, expiry_ms - x->now_ms);
             n++;
         }
     }
     reply_close_array(&x->out, mark, n);
-    mem_free(in);
+    call_end(&c);
 }
 
 static const struct command rows[] = {

@@ -36,6 +36,7 @@
 #include "server/slowlog.h"
 #include "server/snapreads.h"
 #include "server/snapserve.h"
+#include "server/spancmd.h"
 #include "server/stats.h"
 #include "server/subscribe.h"
 #include "server/totals.h"
@@ -49,7 +50,7 @@
 struct command_table *server_commands(void)
 {
     const struct command_family families[] = {
-        strings_family, keys_family, groups_family, txncmd_family, carrycmd_family, expiry_family, lists_family, hashes_family, sets_family,
+        strings_family, keys_family, groups_family, txncmd_family, spancmd_family, carrycmd_family, expiry_family, lists_family, hashes_family, sets_family,
         zsets_family, zpops_family, zranges_family, zstores_family, bits_family, hll_family, sort_family, restore_family,
         transactions_family, subscribe_family, connection_family, clients_family, configs_family,
         catalog_family, info_family, slowlog_family, latency_family, memory_family, debug_family, stats_family, admin_family, saves_family, durability_family,

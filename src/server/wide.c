@@ -10,6 +10,7 @@
 #include "server/stats.h"
 #include "server/wide_own.h"
 #include "server/wideexec.h"
+#include "server/widerange.h"
 #include "shard/seating.h"
 
 struct wide;
@@ -328,7 +329,7 @@ void wide_make_row(struct command *row)
 
 bool wide_wants(const struct conn *c, uint32_t request) { return c->batch->task.requests[request].group == SEATING_MIXED; }
 
-/* A part of a key space that is in several groups, or a command that waits for keys of several: no transaction can be made of it. */
+/* A command that waits for keys of several groups: no transaction can be made of it. */
 static bool refuse(struct conn *c)
 {
     struct reply out = {.out = &c->out, .resp = c->resp};
@@ -342,5 +343,6 @@ static bool refuse(struct conn *c)
 bool wide_run(struct conn *c)
 {
     const struct command *cmd = c->batch->task.requests[c->batch->task.pos].cmd;
+    if (cmd->class == CLASS_SPACE) return widerange_run(c);
     return cmd->class == CLASS_KEYED && !(cmd->flags & CMD_BLOCKING) ? wideexec_run(c) : refuse(c);
 }

@@ -472,17 +472,21 @@ static void settled(void *ctx, struct txn *t, enum txn_outcome o)
 
 static void over(void *ctx, struct txn *t) { widetxn_free(ctx); }
 
+struct slice widetxn_name(struct front *f, char *out, size_t max)
+{
+    int n = snprintf(out, max, "%.16s%02x%llx", f->server->run_id, f->worker.id & 0xffu, (unsigned long long)f->txns->counter++);
+    return slice_of(out, (size_t)n);
+}
+
 static void run_over_groups(struct widetxn *w)
 {
-    struct front *f = w->front;
     char name[TXN_NAME_MAX + 8];
     struct txn_key *keys = mem_alloc(w->n_keys * sizeof *keys);
     for (uint32_t i = 0; i < w->n_keys; i++) keys[i] = w->keys[i].k;
-    int n = snprintf(name, sizeof name, "%.16s%02x%llx", f->server->run_id, f->worker.id & 0xffu, (unsigned long long)all_of(w)->counter++);
     struct txn_host host = {w, group_of, send, run, settled, over, NULL};
-    w->txn = txn_new(&host, slice_of(name, (size_t)n), keys, w->n_keys);
+    w->txn = txn_new(&host, widetxn_name(w->front, name, sizeof name), keys, w->n_keys);
     mem_free(keys);
-    txn_start(w->txn, relay_now_ms(), relay_timeout_ms(f->server->relay));
+    txn_start(w->txn, relay_now_ms(), relay_timeout_ms(w->front->server->relay));
 }
 
 /* The one group of all keys; TXN_NO_GROUP: there are several, or nobody knows. */

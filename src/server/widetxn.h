@@ -27,6 +27,8 @@ void widetxn_front_free(struct widetxns *w);         /* after it has ended, and 
 void widetxn_turn(struct front *f);                  /* at the end of each turn, before the relay's */
 int widetxn_wait_ms(const struct front *f);          /* until something is due; -1: nothing is */
 
+struct slice widetxn_name(struct front *f, char *out, size_t max); /* of a new transaction, of these or others: no other has it */
+
 /* ---- making one. is_exec: the answer is an array, and a transaction that a watch stops is a null array. */
 struct widetxn *widetxn_new(struct conn *c, bool is_exec);
 void widetxn_add(struct widetxn *w, const struct command *cmd, const struct slice *argv, uint32_t argc, uint16_t db); /* what they point to is kept until it is answered */

@@ -1,0 +1,20 @@
+/* Commands on a part of a key space that lies in several groups: RANGE.GET, RANGE.COUNT, RANGE.DEL, and those of locks. Each is a transaction (cluster/txn.h) that asks groups for spans instead of keys (server/spancmd.h): what is answered was so
+ * at one moment, and what is written is written everywhere or nowhere. Within one group they go by relay, like any command.
+ *
+ * Errors as those of server/widetxn.h.
+ *
+ * A front's thread alone. */
+#pragma once
+#include <stdbool.h>
+
+struct conn;
+struct front;
+struct wideranges;
+
+struct wideranges *widerange_front_new(struct front *f); /* kept in f->ranges; before the front starts */
+void widerange_front_free(struct wideranges *all);       /* after it has ended, and before its relay goes */
+void widerange_turn(struct front *f);                    /* at the end of each turn, before the relay's */
+int widerange_wait_ms(const struct front *f);            /* until something is due; -1: nothing is */
+
+/* The request at pos, which is CLASS_SPACE and lies in several groups. As wide_run. */
+bool widerange_run(struct conn *c);
