@@ -6,64 +6,14 @@
 #include "base/mem.h"
 #include "shard/splitter_memory.h"
 
-/* Of figures: a second's is noise, half a minute's is too late. */
-enum { SMOOTH_MS = 3000 };
 enum { FLAPS_MAX = 6, SOON = 32, LONG = 64 }; /* S6: in waiting times */
+enum { RETRY_MS = 5000 }; /* what could not be done is not tried again before */
 
 #define STAYS_HOT 0.8       /* of what made it hot: less than this ends it */
-#define STILL_HOT 0.4       /* the same for a single second: smoothing must not make a peak longer than it is */
 #define ONE_KEY_SHARE 0.5   /* a cut leaves at least that much on one side */
 #define CLEARLY_LESS 1.4    /* S2: so much more has the range's shard to do */
-#define FAR_MORE 1.5        /* S4: than the average */
-#define IMPROVES 0.9        /* a move leaves the busier of both with at most this */
-#define LITTLE 32           /* of a shard's work: what is less than a part in so many changes nothing */
 #define BACKLOG_SHARE 4     /* the range that a backlog is put down to does a fourth of the shard's work, */
 #define BACKLOG_LEAST 16    /* and a sixteenth of what would make it split for its rate alone */
-
-struct plan {
-    struct splitter_decision d;
-    struct splitter_memory *m, *other; /* the range; the one that it merges with, or moves to */
-    struct buf space, key, why;
-};
-
-struct shard_memory {
-    double ops, backlog; /* smoothed */
-    double last_ops;     /* of the last second alone */
-    uint64_t bytes;
-    int64_t over_ms; /* S4; NEVER: it is not */
-};
-
-struct log_line {
-    int64_t at_ms;
-    struct buf space, text;
-};
-
-struct splitter {
-    struct splitter_memory **memories; /* ascending by id */
-    uint32_t n;
-    struct shard_memory *shards;
-    struct shard_memory *view; /* the same, as they will be when all that is under way and decided is done */
-    uint32_t n_shards;
-    struct plan *plans;
-    struct splitter_decision *decisions;
-    uint32_t n_plans, cap_plans;
-    int64_t now_ms; /* of the last step; NEVER: there was none */
-    struct splitter_limits limits;
-    struct splitter_stats stats;
-    struct log_line log[SPLITTER_LOG];
-    uint64_t logged;
-};
-
-struct step {
-    struct splitter *s;
-    int64_t now, passed;
-    const struct splitter_limits *l;
-    const struct splitter_range *ranges;
-    struct splitter_memory **of; /* of each range */
-    bool *taken;                 /* it is part of a decision of this step */
-    double *urgency;             /* of a split */
-    uint32_t n, budget;
-};
 
 /* ---- life */
 
@@ -135,23 +85,18 @@ void splitter_log(const struct splitter *s, struct slice space, splitter_log_fn 
 
 /* ---- times */
 
-static bool passed(const struct step *st, int64_t since, int64_t ms) { return since == SPLITTER_NEVER || st->now - since >= ms; }
-static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t after(int64_t since, int64_t ms) { return since == SPLITTER_NEVER ? SPLITTER_NEVER : since + ms; }
-
-/* S6: what a range waits for before it merges or is spread. */
-static int64_t wait_of(const struct splitter_memory *m, const struct splitter_limits *l) { return l->settle_ms << m->flaps; }
 
 static void note_flap(struct splitter_memory *m, const struct splitter_limits *l, int64_t now, int64_t last)
 {
-    if (last == SPLITTER_NEVER || now - last >= SOON * wait_of(m, l)) return;
+    if (last == SPLITTER_NEVER || now - last >= SOON * splitter_wait(m, l)) return;
     if (m->flaps < FLAPS_MAX) m->flaps++;
     m->flap_ms = now;
 }
 
 static void fade(const struct step *st, struct splitter_memory *m)
 {
-    if (!m->flaps || !passed(st, later(m->flap_ms, m->changed_ms), LONG * wait_of(m, st->l))) return;
+    if (!m->flaps || !splitter_passed(st, splitter_later(m->flap_ms, m->changed_ms), LONG * splitter_wait(m, st->l))) return;
     m->flaps--;
     m->flap_ms = st->now;
 }
@@ -174,27 +119,54 @@ static struct splitter_memory *find(const struct splitter *s, uint64_t id)
 static struct splitter_memory *get_to_know(const struct step *st, const struct splitter_range *r, const struct splitter_memory *from)
 {
     struct splitter_memory *m = mem_zalloc(sizeof *m);
-    *m = (struct splitter_memory){.id = r->id, .generation = r->generation, .since_ms = st->now, .ops = r->load.ops, .steady_ops = r->load.ops, .hottest = r->load.hottest, .changed_ms = st->now, .flap_ms = st->now};
-    m->hand_ms = m->hot_ms = m->cold_ms = m->merged_ms = m->spread_ms = SPLITTER_NEVER;
+    *m = (struct splitter_memory){.id = r->id, .generation = r->generation, .since_ms = st->now, .ops = r->load.ops, .steady_ops = r->load.ops, .hottest = r->load.hottest, .shard = r->shard, .elsewhere = r->elsewhere, .changed_ms = st->now, .flap_ms = st->now};
+    m->hand_ms = m->hot_ms = m->cold_ms = m->merged_ms = m->spread_ms = m->failed_ms = SPLITTER_NEVER;
     if (!from) return m;
     m->flaps = from->flaps;
     m->merged_ms = from->merged_ms;
-    m->cut_off = from->splitting;
-    if (!from->splitting) m->hand_ms = st->now;
+    m->cut_off = r->elsewhere ? CUT_OFF_NOT : from->splitting;
+    if (!from->splitting && !r->elsewhere && !from->elsewhere) m->hand_ms = st->now;
     return m;
 }
 
-/* The range's descriptor has changed since the last step: by us, or by hand. */
+/* The range's descriptor has changed since the last step: by us, or by hand; or by others, where they judge it. */
 static void note_change(const struct step *st, const struct splitter_range *r, struct splitter_memory *m)
 {
-    if (m->generation != r->generation) {
-        m->generation = r->generation;
-        m->changed_ms = st->now;
-        m->hot_ms = SPLITTER_NEVER;
-        if (!m->ours) m->hand_ms = st->now;
-        if (!r->moving && !r->unready) m->ops = m->steady_ops = r->load.ops;
+    if (m->generation == r->generation) return;
+    bool others = m->elsewhere || r->elsewhere;
+    m->generation = r->generation;
+    m->changed_ms = st->now;
+    m->hot_ms = SPLITTER_NEVER;
+    m->splitting = CUT_OFF_NOT;
+    if (!m->ours && !others) m->hand_ms = st->now;
+    if (!m->ours && others && m->shard != r->shard) {
+        note_flap(m, st->l, st->now, m->spread_ms);
+        m->spread_ms = st->now;
     }
+    if (!r->moving && !r->unready) m->ops = m->steady_ops = r->load.ops;
     if (!r->moving) m->ours = false;
+}
+
+static int64_t before(int64_t now, int64_t ago_ms) { return ago_ms < 0 ? SPLITTER_NEVER : now - ago_ms; }
+
+static void take_past(struct splitter_memory *m, const struct splitter_past *p, int64_t now)
+{
+    if (p->flaps > m->flaps) m->flap_ms = now;
+    m->flaps = p->flaps < FLAPS_MAX ? p->flaps : FLAPS_MAX;
+    m->hand_ms = before(now, p->hand_ago_ms);
+    m->merged_ms = before(now, p->merged_ago_ms);
+    m->spread_ms = before(now, p->spread_ago_ms);
+}
+
+/* S9: whoever judges it has told; from the moment on that it is judged here, it is observed anew. */
+static void note_judge(const struct step *st, const struct splitter_range *r, struct splitter_memory *m)
+{
+    if (r->elsewhere != m->elsewhere) m->hot_ms = m->cold_ms = SPLITTER_NEVER;
+    m->elsewhere = r->elsewhere;
+    if (!r->elsewhere) return;
+    m->cut_off = CUT_OFF_NOT;
+    m->ours = false;
+    if (r->past) take_past(m, r->past, st->now);
 }
 
 static int by_id(const void *a, const void *b)
@@ -227,45 +199,17 @@ static void recall(struct step *st)
         const struct splitter_range *r = &st->ranges[i];
         if (i && !slice_eq(r->space, st->ranges[i - 1].space)) known = NULL;
         st->of[i] = find(st->s, r->id);
-        if (st->of[i]) {
-            known = st->of[i];
-            note_change(st, r, known);
-        } else {
-            st->of[i] = get_to_know(st, r, known);
-        }
+        if (st->of[i]) known = st->of[i];
+        else st->of[i] = get_to_know(st, r, known);
+    }
+    for (uint32_t i = 0; i < st->n; i++) {
+        note_change(st, &st->ranges[i], st->of[i]);
+        note_judge(st, &st->ranges[i], st->of[i]);
     }
     keep_present(st);
-    for (uint32_t i = 0; i < st->n; i++) st->of[i]->splitting = CUT_OFF_NOT;
 }
 
 /* ---- figures */
-
-static void smooth(const struct step *st, double *value, double now, int64_t over_ms)
-{
-    *value += (now - *value) * (double)st->passed / (double)(st->passed + over_ms);
-}
-
-/* Shards are compared, so the noise of both figures counts: longer. */
-static int64_t shard_smooth_ms(const struct step *st) { return later(st->l->sustain_ms, SMOOTH_MS); }
-
-static void take_shards(struct step *st, const struct splitter_shard *shards, uint32_t n)
-{
-    struct splitter *s = st->s;
-    int64_t over_ms = shard_smooth_ms(st);
-    if (s->n_shards != n) {
-        s->shards = mem_resize(s->shards, n * sizeof *s->shards);
-        s->view = mem_resize(s->view, n * sizeof *s->view);
-        for (uint32_t i = 0; i < n; i++) s->shards[i] = (struct shard_memory){.ops = shards[i].ops, .over_ms = SPLITTER_NEVER};
-        s->n_shards = n;
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        s->shards[i].bytes = shards[i].bytes;
-        s->shards[i].last_ops = shards[i].ops;
-        smooth(st, &s->shards[i].ops, shards[i].ops, over_ms);
-        smooth(st, &s->shards[i].backlog, shards[i].backlog, SMOOTH_MS);
-        s->view[i] = s->shards[i];
-    }
-}
 
 /* S1: the same limit for all ranges of a space. */
 static void set_byte_limits(struct step *st)
@@ -273,13 +217,11 @@ static void set_byte_limits(struct step *st)
     for (uint32_t i = 0, end; i < st->n; i = end) {
         uint64_t bytes = 0, share;
         for (end = i; end < st->n && slice_eq(st->ranges[end].space, st->ranges[i].space); end++) bytes += st->of[end]->bytes;
-        share = bytes / ((uint64_t)st->s->n_shards * SPLITTER_PIECES);
+        share = bytes / ((uint64_t)(st->s->n_there ? st->s->n_there : 1) * SPLITTER_PIECES);
         uint64_t limit = !st->l->split_bytes ? 0 : share > st->l->split_bytes ? share : st->l->split_bytes;
         for (uint32_t k = i; k < end; k++) st->of[k]->byte_limit = limit;
     }
 }
-
-static bool is_too_large(const struct splitter_memory *m) { return m->byte_limit && m->bytes > m->byte_limit; }
 
 static bool is_over_rate(const struct step *st, const struct splitter_memory *m, double part) { return st->l->split_ops > 0 && m->ops >= part * st->l->split_ops; }
 
@@ -298,11 +240,11 @@ static void begin_hot(const struct step *st, struct splitter_memory *m, struct s
 static void note_heat(const struct step *st, const struct splitter_range *r, struct splitter_memory *m)
 {
     double part = m->hot_ms == SPLITTER_NEVER ? 1 : STAYS_HOT;
-    bool rate = is_over_rate(st, m, part) && r->load.ops >= STILL_HOT * st->l->split_ops, backlog = is_backed_up(st, m, part);
+    bool rate = is_over_rate(st, m, part) && r->load.ops >= SPLITTER_STILL_HOT * st->l->split_ops, backlog = is_backed_up(st, m, part);
     m->hot_by_backlog = backlog && !rate;
     if (!rate && !backlog) {
         m->hot_ms = SPLITTER_NEVER;
-        if (!is_too_large(m)) m->refused = SPLIT_NO_NEED;
+        if (!splitter_is_too_large(m)) m->refused = SPLIT_NO_NEED;
     } else if (m->hot_ms == SPLITTER_NEVER) {
         begin_hot(st, m, r->load.cut);
     }
@@ -316,20 +258,20 @@ static void take_figures(struct step *st, uint32_t i)
     if (r->moving || r->unready) return;
     m->keys = r->keys;
     m->bytes = r->bytes;
-    smooth(st, &m->ops, r->load.ops, SMOOTH_MS);
-    smooth(st, &m->steady_ops, r->load.ops, shard_smooth_ms(st));
+    splitter_smooth(st, &m->ops, r->load.ops, SPLITTER_SMOOTH_MS);
+    splitter_smooth(st, &m->steady_ops, r->load.ops, splitter_shard_smooth_ms(st));
     if (r->load.n_cuts) {
-        smooth(st, &m->hottest, r->load.hottest, SMOOTH_MS);
+        splitter_smooth(st, &m->hottest, r->load.hottest, SPLITTER_SMOOTH_MS);
         if (r->load.hottest > m->hottest) m->hottest = r->load.hottest; /* it rises at once: a cut beside a hot key is a cut for nothing */
         copy(&m->hot_key, r->load.hot_key);
     }
-    note_heat(st, r, m);
+    if (!r->elsewhere) note_heat(st, r, m);
     fade(st, m);
 }
 
 /* ---- decisions */
 
-static struct plan *decide(struct step *st, enum splitter_kind kind, uint32_t i, struct slice key, uint32_t to_shard)
+struct plan *splitter_decide(struct step *st, enum splitter_kind kind, uint32_t i, struct slice key, uint32_t to_shard)
 {
     struct splitter *s = st->s;
     const struct splitter_range *r = &st->ranges[i];
@@ -342,26 +284,6 @@ static struct plan *decide(struct step *st, enum splitter_kind kind, uint32_t i,
     st->budget--;
     st->of[i]->target = to_shard;
     return p;
-}
-
-/* A move that was decided, or goes on, counts as done for what is decided next. */
-static void shift(struct splitter *s, const struct splitter_memory *m, uint32_t from, uint32_t to)
-{
-    s->view[from].bytes -= m->bytes < s->view[from].bytes ? m->bytes : s->view[from].bytes;
-    s->view[from].ops -= m->steady_ops < s->view[from].ops ? m->steady_ops : s->view[from].ops;
-    s->view[to].bytes += m->bytes;
-    s->view[to].ops += m->steady_ops;
-}
-
-static uint32_t least_shard(const struct splitter *s, bool by_bytes)
-{
-    uint32_t best = 0;
-    for (uint32_t i = 1; i < s->n_shards; i++) {
-        const struct shard_memory *a = &s->view[i], *b = &s->view[best];
-        bool less = by_bytes ? a->bytes < b->bytes : a->ops < b->ops || (a->ops == b->ops && a->bytes < b->bytes);
-        if (less) best = i;
-    }
-    return best;
 }
 
 /* ---- splitting */
@@ -385,7 +307,7 @@ static struct slice load_cut(const struct splitter_range *r) { return is_inside(
 static enum split_verdict judge_load(const struct step *st, const struct splitter_range *r, struct splitter_memory *m)
 {
     if (m->hot_ms == SPLITTER_NEVER) return SPLIT_NO_NEED;
-    if (!passed(st, m->hot_ms, st->l->sustain_ms)) return SPLIT_NOT_YET;
+    if (!splitter_passed(st, m->hot_ms, st->l->sustain_ms)) return SPLIT_NOT_YET;
     if (r->keys < 2) return SPLIT_ONE_KEY;
     if (m->hottest >= ONE_KEY_SHARE) return SPLIT_HOT_KEY;
     m->split_wait_ms = after(m->changed_ms, st->l->settle_ms);
@@ -399,10 +321,11 @@ static enum split_verdict judge_load(const struct step *st, const struct splitte
 static enum split_verdict judge_split(const struct step *st, const struct splitter_range *r, struct splitter_memory *m)
 {
     if (!st->l->on) return SPLIT_OFF;
-    if (st->s->n_shards < 2) return SPLIT_ALONE;
+    if (r->elsewhere) return SPLIT_ELSEWHERE;
+    if (st->s->n_there < 2) return SPLIT_ALONE;
     if (r->moving) return SPLIT_MOVING;
     if (r->unready) return SPLIT_UNREADY;
-    if (!is_too_large(m)) return judge_load(st, r, m);
+    if (!splitter_is_too_large(m)) return judge_load(st, r, m);
     return r->keys < 2 || !is_inside(r, r->median) ? SPLIT_ONE_KEY : SPLIT_BY_BYTES;
 }
 
@@ -423,8 +346,9 @@ static void consider_split(struct step *st, uint32_t i)
     struct splitter_memory *m = st->of[i];
     m->shard_ops = st->s->view[m->shard].ops;
     m->backlog = st->s->shards[m->shard].backlog;
-    m->least_ops = st->s->view[least_shard(st->s, false)].ops;
+    m->least_ops = splitter_least_ops(st->s);
     m->split = judge_split(st, r, m);
+    if (st->taken[i]) return;
     if (m->split == SPLIT_BY_BYTES) st->urgency[i] = 1e6 * (double)m->bytes / (double)m->byte_limit; /* before those with load: it only grows */
     else if (m->split > SPLIT_BY_BYTES) st->urgency[i] = m->ops;
     if (splitter_is_refusal(m->split)) tell_refusal(st, r, m);
@@ -445,100 +369,12 @@ static void decide_splits(struct step *st)
     for (i = 0; i < st->n; i++) consider_split(st, i);
     while (st->budget && most_urgent(st, &i)) {
         bool by_bytes = st->of[i]->split == SPLIT_BY_BYTES;
-        struct plan *p = decide(st, SPLITTER_SPLIT, i, by_bytes ? st->ranges[i].median : load_cut(&st->ranges[i]), st->ranges[i].shard);
+        struct plan *p = splitter_decide(st, SPLITTER_SPLIT, i, by_bytes ? st->ranges[i].median : load_cut(&st->ranges[i]), st->ranges[i].shard);
         splitter_say_split(p->m, st->l, st->now, &p->why);
         st->urgency[i] = 0;
     }
     for (i = 0; i < st->n; i++)
         if (st->urgency[i] > 0) st->of[i]->split = SPLIT_BUDGET;
-}
-
-/* ---- moving what was cut off */
-
-static bool is_better(const struct splitter *s, const struct splitter_memory *m, uint32_t to, bool by_bytes)
-{
-    const struct shard_memory *a = &s->view[m->shard], *b = &s->view[to];
-    if (to == m->shard) return false;
-    return by_bytes ? (double)(b->bytes + m->bytes) <= (double)a->bytes : b->ops + m->steady_ops <= a->ops * IMPROVES;
-}
-
-static void place(struct step *st, uint32_t i)
-{
-    struct splitter_memory *m = st->of[i];
-    bool by_bytes = m->cut_off == CUT_OFF_BY_BYTES;
-    uint32_t to = least_shard(st->s, by_bytes);
-    if (is_too_large(m)) {
-        m->move = MOVE_WAITS;
-    } else if (!is_better(st->s, m, to, by_bytes)) {
-        m->move = MOVE_STAYS;
-        m->cut_off = CUT_OFF_NOT;
-    } else if (!st->budget) {
-        m->move = MOVE_BUDGET;
-    } else {
-        struct plan *p = decide(st, SPLITTER_MOVE, i, st->ranges[i].start, to);
-        m->move = by_bytes ? MOVE_CUT_OFF_BYTES : MOVE_CUT_OFF_OPS;
-        splitter_say_move(m, st->l, st->now, &p->why);
-        shift(st->s, m, m->shard, to);
-    }
-}
-
-static void place_cut_off(struct step *st)
-{
-    for (uint32_t i = 0; i < st->n; i++) {
-        struct splitter_memory *m = st->of[i];
-        const struct splitter_range *r = &st->ranges[i];
-        if (!st->l->on) m->move = MOVE_OFF;
-        else if (r->moving) m->move = MOVE_UNDER_WAY;
-        else if (m->move != MOVE_STAYS || m->changed_ms == st->now) m->move = MOVE_NO_NEED;
-        if (r->moving) m->target = r->to_shard;
-        if (st->l->on && m->cut_off && !r->moving && !r->unready && !st->taken[i]) place(st, i);
-    }
-}
-
-/* ---- spreading */
-
-static void note_overload(struct step *st)
-{
-    struct splitter *s = st->s;
-    double sum = 0;
-    for (uint32_t i = 0; i < s->n_shards; i++) sum += s->shards[i].ops;
-    for (uint32_t i = 0; i < s->n_shards; i++) {
-        struct shard_memory *m = &s->shards[i];
-        bool over = st->l->split_ops > 0 && m->ops >= st->l->split_ops && m->last_ops >= STILL_HOT * st->l->split_ops && m->ops * s->n_shards >= FAR_MORE * sum;
-        if (!over) m->over_ms = SPLITTER_NEVER;
-        else if (m->over_ms == SPLITTER_NEVER) m->over_ms = st->now;
-    }
-}
-
-static bool may_spread(const struct step *st, uint32_t i, uint32_t from, uint32_t to)
-{
-    const struct splitter_range *r = &st->ranges[i];
-    const struct splitter_memory *m = st->of[i];
-    return r->shard == from && !r->moving && !r->unready && !st->taken[i] && is_better(st->s, m, to, false) && passed(st, m->changed_ms, wait_of(m, st->l)) && passed(st, m->hand_ms, SPLITTER_HAND_MS);
-}
-
-/* The busiest range that leaves both shards less loaded than the one is now. */
-static void spread(struct step *st, uint32_t from)
-{
-    uint32_t to = least_shard(st->s, false), best = st->n;
-    for (uint32_t i = 0; i < st->n; i++)
-        if (may_spread(st, i, from, to) && (best == st->n || st->of[i]->ops > st->of[best]->ops)) best = i;
-    if (best == st->n || st->of[best]->steady_ops * LITTLE < st->s->view[from].ops) return; /* so little would change nothing */
-    struct splitter_memory *m = st->of[best];
-    struct plan *p = decide(st, SPLITTER_MOVE, best, st->ranges[best].start, to);
-    m->move = MOVE_SPREAD;
-    splitter_say_move(m, st->l, st->now, &p->why);
-    shift(st->s, m, from, to);
-    st->s->shards[from].over_ms = SPLITTER_NEVER; /* the next one after another while */
-}
-
-static void spread_overload(struct step *st)
-{
-    note_overload(st);
-    for (uint32_t i = 0; i < st->s->n_shards && st->l->on; i++) {
-        const struct shard_memory *m = &st->s->shards[i];
-        if (st->budget && m->over_ms != SPLITTER_NEVER && passed(st, m->over_ms, st->l->sustain_ms)) spread(st, i);
-    }
 }
 
 /* ---- merging */
@@ -549,9 +385,9 @@ double splitter_merge_ops(const struct splitter_limits *l) { return l->split_ops
 /* When the pair may merge at the earliest, as far as it stays as it is. */
 static int64_t merge_time(const struct step *st, const struct splitter_memory *a, const struct splitter_memory *b)
 {
-    int64_t wait = later(wait_of(a, st->l), wait_of(b, st->l));
-    int64_t changed = later(a->changed_ms, b->changed_ms), hand = later(a->hand_ms, b->hand_ms);
-    return later(later(after(changed, wait), after(b->cold_ms, wait)), after(hand, SPLITTER_HAND_MS));
+    int64_t wait = splitter_later(splitter_wait(a, st->l), splitter_wait(b, st->l));
+    int64_t changed = splitter_later(a->changed_ms, b->changed_ms), hand = splitter_later(a->hand_ms, b->hand_ms);
+    return splitter_later(splitter_later(after(changed, wait), after(b->cold_ms, wait)), after(hand, SPLITTER_HAND_MS));
 }
 
 static bool have_joined(const struct splitter_memory *a, const struct splitter_memory *b) { return a->shard == b->shard && (a->join == b->id || b->join == a->id); }
@@ -579,24 +415,26 @@ static enum merge_verdict judge_merge(const struct step *st, struct splitter_mem
     if (b->cold_ms == SPLITTER_NEVER) b->cold_ms = st->now;
     if (have_joined(a, b)) return MERGE_NOW;
     b->merge_wait_ms = merge_time(st, a, b);
-    if (st->now < b->merge_wait_ms) return b->merge_wait_ms == after(later(a->hand_ms, b->hand_ms), SPLITTER_HAND_MS) ? MERGE_HAND : MERGE_NOT_YET;
+    if (st->now < b->merge_wait_ms) return b->merge_wait_ms == after(splitter_later(a->hand_ms, b->hand_ms), SPLITTER_HAND_MS) ? MERGE_HAND : MERGE_NOT_YET;
     return a->shard == b->shard ? MERGE_NOW : MERGE_MOVES_FIRST;
 }
 
+/* Whoever judges the smaller one has it moved. */
 static void move_together(struct step *st, uint32_t i)
 {
     uint32_t small = st->of[i]->bytes <= st->of[i - 1]->bytes ? i : i - 1, large = small == i ? i - 1 : i;
-    struct plan *p = decide(st, SPLITTER_MOVE, small, st->ranges[small].start, st->ranges[large].shard);
+    if (st->ranges[small].elsewhere) return;
+    struct plan *p = splitter_decide(st, SPLITTER_MOVE, small, st->ranges[small].start, st->ranges[large].shard);
     p->other = st->of[large];
     st->taken[large] = true;
     st->of[small]->move = MOVE_JOINS;
     splitter_say_move(st->of[small], st->l, st->now, &p->why);
-    shift(st->s, st->of[small], st->ranges[small].shard, st->ranges[large].shard);
+    splitter_shift(st->s, st->of[small], st->ranges[small].shard, st->ranges[large].shard);
 }
 
 static void merge(struct step *st, uint32_t i)
 {
-    struct plan *p = decide(st, SPLITTER_MERGE, i, st->ranges[i].start, st->ranges[i].shard);
+    struct plan *p = splitter_decide(st, SPLITTER_MERGE, i, st->ranges[i].start, st->ranges[i].shard);
     p->other = st->of[i - 1];
     st->taken[i - 1] = true;
     splitter_say_merge(p->m, st->l, st->now, &p->why);
@@ -607,6 +445,7 @@ static void consider_merge(struct step *st, uint32_t i)
     struct splitter_memory *m = st->of[i];
     if (!st->l->on) m->merge = MERGE_OFF;
     else if (!i || !slice_eq(st->ranges[i].space, st->ranges[i - 1].space)) m->merge = MERGE_FIRST;
+    else if (st->ranges[i].elsewhere && st->ranges[i - 1].elsewhere) m->merge = MERGE_ELSEWHERE;
     else if (is_busy(st, i) || is_busy(st, i - 1)) m->merge = MERGE_BUSY;
     else m->merge = judge_merge(st, st->of[i - 1], m);
     if (m->merge < MERGE_MOVES_FIRST) return;
@@ -628,14 +467,15 @@ static void begin(struct step *st, const struct splitter_shard *shards, uint32_t
         s->plans = mem_resize(s->plans, s->cap_plans * sizeof *s->plans);
         s->decisions = mem_resize(s->decisions, s->cap_plans * sizeof *s->decisions);
     }
-    take_shards(st, shards, n_shards);
+    splitter_take_shards(st, shards, n_shards);
     recall(st);
     st->budget = st->l->max_changes;
     for (uint32_t i = 0; i < st->n; i++) {
         take_figures(st, i);
+        st->taken[i] = !splitter_passed(st, st->of[i]->failed_ms, RETRY_MS);
         if (!st->ranges[i].moving) continue;
         if (st->budget) st->budget--;
-        shift(s, st->of[i], st->ranges[i].shard, st->ranges[i].to_shard);
+        splitter_shift(s, st->of[i], st->ranges[i].shard, st->ranges[i].to_shard);
     }
     set_byte_limits(st);
 }
@@ -664,8 +504,8 @@ uint32_t splitter_step(struct splitter *s, int64_t now_ms, const struct splitter
     st.urgency = mem_zalloc((n + 1) * sizeof *st.urgency);
     begin(&st, shards, n_shards);
     decide_splits(&st);
-    place_cut_off(&st);
-    spread_overload(&st);
+    splitter_place_cut_off(&st);
+    splitter_spread_overload(&st);
     for (uint32_t i = 0; i < n; i++) consider_merge(&st, i);
     finish(&st);
     *decisions = s->decisions;
@@ -711,11 +551,22 @@ void splitter_done(struct splitter *s, const struct splitter_decision *d, bool o
         done[d->kind](s, p);
     } else {
         s->stats.failed++;
+        p->m->failed_ms = s->now_ms;
         buf_printf(text, "; could not be done: %.*s", (int)why.n, why.p);
     }
 }
 
 /* ---- looking inside */
+
+static int64_t ago(const struct splitter *s, int64_t at_ms) { return at_ms == SPLITTER_NEVER ? -1 : s->now_ms - at_ms; }
+
+bool splitter_past(const struct splitter *s, uint64_t id, struct splitter_past *out)
+{
+    const struct splitter_memory *m = find(s, id);
+    if (!m || m->elsewhere) return false;
+    *out = (struct splitter_past){.flaps = m->flaps, .hand_ago_ms = ago(s, m->hand_ms), .merged_ago_ms = ago(s, m->merged_ms), .spread_ago_ms = ago(s, m->spread_ms)};
+    return true;
+}
 
 void splitter_stats(const struct splitter *s, struct splitter_stats *out) { *out = s->stats; }
 

@@ -13,7 +13,11 @@
  *  S6. After any change a range is left alone for `settle`, except by S1. One that splits again soon after it was merged, or moves again soon after a move, remembers: every time doubles its waiting time before the next merge or
  *      move of S4, up to 64-fold. Memory fades: a long rest halves it again.
  *  S7. What was cut or moved by hand is merged or moved by S4 and S5 only after HAND_MS.
- *  S8. At most max_changes changes are under way at a time, moves that go on included; the most urgent come first. */
+ *  S8. At most max_changes changes are under way at a time, moves that go on included; the most urgent come first.
+ *
+ * In a cluster a shard is a group, and each node has a policy of its own, which sees all ranges and decides about those alone whose groups its node leads
+ *  S9. A range that another node judges is known by what that node tells of it: figures, and what it remembers (S6, S7). When it comes to be judged here, that goes on, and its load and its cold are observed anew.
+ * S10. A range moves to the node with the least to do, and there to the shard with the least, if both nodes and both shards are no worse off for it. Of two neighbours that merge the one that moves is moved by who judges it. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,19 +41,29 @@ struct splitter_limits {
     uint32_t max_changes;
 };
 
+/* What a range's judge remembers, for the next one. Negative: never. */
+struct splitter_past {
+    unsigned flaps;
+    int64_t hand_ago_ms, merged_ago_ms, spread_ago_ms;
+};
+
 /* The ranges come in the order of spaces and keys, those of one space without a gap. Slices are borrowed for the step. */
 struct splitter_range {
     uint64_t id, generation;
     struct slice space, start, end;
     uint32_t shard, to_shard;
     bool moving;       /* to to_shard; figures may be missing */
-    bool unready;      /* figures are missing: it is not all in order yet */
+    bool unready;      /* figures are missing: it is not all in order yet, or who judges it does not answer */
+    bool elsewhere;    /* another node judges it; of the load only ops are known */
+    const struct splitter_past *past; /* as that node tells; NULL: not known */
     uint64_t keys, bytes;
     struct slice median; /* of its bytes; empty: none */
     struct load_figures load;
 };
 
 struct splitter_shard {
+    bool away;           /* there is no such shard, or nothing is known of it: nothing moves there */
+    uint64_t node;       /* that leads it; 0: there is one node only */
     uint64_t bytes;
     double ops, backlog; /* of everything that is in it */
 };
@@ -83,6 +97,9 @@ struct splitter_stats {
 void splitter_stats(const struct splitter *s, struct splitter_stats *out);
 
 double splitter_ops(const struct splitter *s, uint64_t id); /* accesses per second, smoothed over some seconds; 0: not known */
+
+/* Of a range that is judged here. False: it is not. */
+bool splitter_past(const struct splitter *s, uint64_t id, struct splitter_past *out);
 
 /* In words, as of the last step: why the range did or did not split, merge and move. False: it was not there. */
 struct splitter_words {

@@ -44,6 +44,7 @@ void splitter_say_split(const struct splitter_memory *m, const struct splitter_l
 {
     switch (m->split) {
     case SPLIT_OFF: buf_add_str(out, "not split: ranges-auto is off"); return;
+    case SPLIT_ELSEWHERE: buf_add_str(out, "not split: another node leads its group"); return;
     case SPLIT_ALONE: buf_add_str(out, "not split: there is one shard only"); return;
     case SPLIT_MOVING: buf_add_str(out, "not split: it is moving"); return;
     case SPLIT_UNREADY: buf_add_str(out, "not split: its keys are not all in order yet"); return;
@@ -98,6 +99,7 @@ void splitter_say_merge(const struct splitter_memory *m, const struct splitter_l
     switch (m->merge) {
     case MERGE_FIRST: buf_add_str(out, "not merged: no range is before it"); return;
     case MERGE_OFF: buf_add_str(out, "not merged: ranges-auto is off"); return;
+    case MERGE_ELSEWHERE: buf_add_str(out, "not merged: another node leads its group"); return;
     case MERGE_BUSY: buf_add_str(out, "not merged: it, or the range before it, is changing"); return;
     case MERGE_LARGE: buf_add_str(out, "not merged, too large: "); break;
     case MERGE_WARM: buf_add_str(out, "not merged, too much in use: "); break;
@@ -119,6 +121,7 @@ void splitter_say_move(const struct splitter_memory *m, const struct splitter_li
     switch (m->move) {
     case MOVE_NO_NEED: buf_add_str(out, "not moved: nothing calls for it"); break;
     case MOVE_OFF: buf_add_str(out, "not moved: ranges-auto is off"); break;
+    case MOVE_ELSEWHERE: buf_add_str(out, "not moved: another node leads its group"); break;
     case MOVE_UNDER_WAY: buf_printf(out, "moving to shard %u", m->target); break;
     case MOVE_WAITS: buf_add_str(out, "not moved yet: it was cut off, but is to be split again first"); break;
     case MOVE_STAYS: buf_printf(out, "not moved: it was cut off, but no other shard would be less loaded with it than shard %u", m->shard); break;
