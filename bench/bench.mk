@@ -47,10 +47,15 @@ bench-cluster: bench-packages
 	@$(MAKE) --no-print-directory all build/bench/load
 	@timeout --kill-after=15 220 $(BENCH_PYTHON) bench/bench.py --only cluster --budget-minutes 2.5 $(BENCH_ARGS)
 
+# Writing to a range of a cluster while it is cut and moved: make bench-splits BENCH_ARGS='--keys 100000'
+bench-splits:
+	@$(MAKE) --no-print-directory all build/bench/load
+	@timeout --kill-after=15 300 $(BENCH_PYTHON) bench/splits.py $(BENCH_ARGS)
+
 bench-raftlog: build/bench/raftlog
 	@$< $(if $(BENCH_ARGS),$(BENCH_ARGS),build)
 
 bench-test: $(BENCH_TOOLS)
 	@$(BENCH_PYTHON) -m pytest -q -p no:cacheprovider bench/test_tools.py
 
-.PHONY: bench bench-cluster bench-raftlog bench-snapshot bench-quick bench-test bench-packages
+.PHONY: bench bench-cluster bench-splits bench-raftlog bench-snapshot bench-quick bench-test bench-packages

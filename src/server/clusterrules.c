@@ -8,6 +8,7 @@
 #include "command/families.h"
 #include "server/clusterquestion.h"
 #include "server/families.h"
+#include "server/rangeask.h"
 #include "server/server.h"
 #include "server/wide.h"
 #include "server/wideexec.h"
@@ -19,7 +20,7 @@ static const char *const answered_here[] = {
     "command", "config", "health", "info", "latency", "lolwut", "module", "role", "shutdown", "slowlog", "time", /* this node */
     "stats.hotkeys", "stats.latency", "stats.memory", "stats.shards", "pfselftest", "wait",
     "publish", "spublish", "subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe", "sunsubscribe", "pubsub", /* server/clusterpub.h */
-    "range.map", "space.info", "space.list", /* the map, and what this node's replicas hold */
+    "space.info", "space.list", /* the map, and what this node's replicas hold */
 };
 
 /* Changes of the cluster's map. */
@@ -45,6 +46,7 @@ enum clusterrule clusterrules_of(const struct command *c)
     if (wide_has(c)) return CLUSTERRULE_WIDE;
     if (wideexec_has(c)) return CLUSTERRULE_TRANSACTION;
     if (c->class == CLASS_SPACE) return CLUSTERRULE_RELAYED;
+    if (rangeask_has(c)) return CLUSTERRULE_LEADERS;
     if (IS_AMONG(c->name, asked)) return CLUSTERRULE_ASKED;
     if (c->class != CLASS_KEYED) return IS_AMONG(c->name, answered_here) ? CLUSTERRULE_HERE : CLUSTERRULE_REFUSED;
     if (IS_AMONG(c->name, not_relayed)) return CLUSTERRULE_REFUSED;
@@ -101,6 +103,7 @@ static bool may_be_queued(const struct command *live)
     case CLUSTERRULE_TRANSACTION: return true;
     case CLUSTERRULE_HERE: return live->class == CLASS_LOCAL && strcmp(live->name, "cluster") != 0;
     case CLUSTERRULE_WIDE:
+    case CLUSTERRULE_LEADERS:
     case CLUSTERRULE_ASKED:
     case CLUSTERRULE_REFUSED: break;
     }
@@ -124,6 +127,7 @@ static struct command row_of(const struct command *live)
         row.fn = cmd_narrow;
         break;
     case CLUSTERRULE_WIDE: wide_make_row(&row); break;
+    case CLUSTERRULE_LEADERS: rangeask_make_row(&row); break;
     case CLUSTERRULE_TRANSACTION: wideexec_make_row(&row); break;
     case CLUSTERRULE_REFUSED:
         row.fn = cmd_refused;

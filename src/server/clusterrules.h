@@ -7,6 +7,7 @@ enum clusterrule {
     CLUSTERRULE_NARROW,  /* likewise, except for calls that would need all shards (struct command, needs_all): they are refused */
     CLUSTERRULE_WAITS,   /* has keys, and waits on that node (server/relay_wait.h) */
     CLUSTERRULE_WIDE,    /* is about all keys: asks every group (server/wide.h) */
+    CLUSTERRULE_LEADERS, /* is about ranges: asks those who lead their groups (server/rangeask.h) */
     CLUSTERRULE_TRANSACTION, /* MULTI, EXEC and their like (server/wideexec.h) */
     CLUSTERRULE_HERE,    /* is about the connection or about this node, which answers it by itself */
     CLUSTERRULE_ASKED,   /* changes the cluster's map: the raft thread sees to it */

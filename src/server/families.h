@@ -19,9 +19,11 @@ extern const struct command_family saves_family;        /* saves.c: SAVE BGSAVE 
 extern const struct command_family snapreads_family;    /* snapreads.c: SNAPSHOT.GET SNAPSHOT.SCAN */
 extern const struct command_family snapcmd_family;      /* snapcmd.c: SNAPSHOT.PUBLISH SNAPSHOT.STATUS SNAPSHOT.INFO ... */
 extern const struct command_family durability_family;   /* durability.c: HEALTH */
-extern const struct command_family spacecmd_family;     /* spacecmd.c: SPACE.SET SPACE.INFO RANGE.MAP RANGE.SPLIT ... */
+extern const struct command_family spacecmd_family;     /* spacecmd.c: SPACE.SET SPACE.INFO RANGE.SPLIT ... */
 extern const struct command_family clustercmd_family;   /* clustercmd.c: CLUSTER READONLY READWRITE */
 extern const struct command_family rangelock_family;    /* rangelock.c: RANGE.LOCK RANGE.EXTEND RANGE.UNLOCK RANGE.LOCKS */
 extern const struct command_family rangeexec_family;    /* rangeexec.c: RANGE.EXEC */
-extern const struct command_family rangekeeper_family;  /* rangekeeper.c: RANGE.EXPLAIN */
+extern const struct command_family rangewhy_family;     /* rangewhy.c: RANGE.EXPLAIN */
+extern const struct command_family rangemap_family;     /* rangemap.c: RANGE.MAP */
+extern const struct command_family rangefigures_family; /* rangefigures.c: range.figures of a group */
 extern const struct command_family rangecmd_family;     /* rangecmd.c: RANGE.GET RANGE.COUNT RANGE.DEL BUCKET.GET */

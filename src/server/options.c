@@ -92,7 +92,7 @@ const struct option options[] = {
      .help = "Neighbours that are together no larger, and are not used much, merge; at most half of ranges-split-bytes counts."},
     {"ranges-merge-ops", IN("ranges", "merge_ops"), INT(0, BIG), LIVE, AT(ranges.merge_ops), .fallback = "2000",
      .help = "Neighbours with together no more accesses per second are not used much; at most half of ranges-split-ops counts."},
-    {"ranges-max-changes", IN("ranges", "max_changes"), INT(1, 64), LIVE, AT(ranges.max_changes), .fallback = "4", .help = "Splits, moves and merges under way at a time."},
+    {"ranges-max-changes", IN("ranges", "max_changes"), INT(1, 64), LIVE, AT(ranges.max_changes), .fallback = "4", .help = "Splits, moves and merges under way at a time; in a cluster those of all nodes."},
     {"cluster", ALIAS("cluster-enabled"), IN("cluster", "enabled"), BOOL, AT(cluster.enabled), .fallback = "no",
      .help = "Be a node of a cluster: the data is kept by Raft groups on several nodes."},
     {"node-id", ALIAS("cluster-node-id"), IN("cluster", "node_id"), INT(0, UINT32_MAX), AT(cluster.node_id), .fallback = "0", .help = "Which of cluster-peers this node is, at its first start; 0 for a node that joins: it gets a number."},

@@ -1,66 +1,19 @@
-#include "server/rangekeeper.h"
-
-#include <errno.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "server/conn.h"
-#include "server/families.h"
 #include "server/front.h"
-#include "shard/load.h"
-#include "shard/splitter.h"
-#include "shard/task.h"
+#include "server/rangekeeper_own.h"
 #include "shard/topology.h"
 #include "store/keyindex.h"
 
 enum {
     ROUND_MS = 1000,
     SLICE_RANGES = 64, /* weighed in one go under a token: a few microseconds each */
-    NONE = UINT32_MAX,
+    NONE = RANGEKEEPER_NONE,
 };
 
-struct visit { /* of one shard; its mail is the visitor's way there and back */
-    struct mail mail;
-    struct rangekeeper *keeper;
-    uint32_t shard;
-    uint32_t first, at;          /* of its ranges, linked by next_in_shard; at: what is left to weigh */
-    bool begun;
-    struct load_window *window;  /* an empty one on the way there, a full one on the way back */
-    int64_t taken_ms;
-    double backlog_sum;          /* of looks at the mailbox since the last round */
-    unsigned backlog_looks;
-};
-
-struct kept_range {
-    uint32_t next_in_shard;
-    struct buf median;
-};
-
-struct rangekeeper {
-    struct server *server;
-    struct loads *loads;
-
-    /* The round under way: worker 0's, and each visitor's part of it. */
-    bool running;
-    int64_t next_ms;
-    struct space_map *map;        /* shares */
-    struct splitter_range *ranges; /* of spaces by range, then those of buckets */
-    struct kept_range *kept;      /* of each */
-    uint32_t n, n_by_range, cap;
-    struct visit *visits;         /* of each shard */
-    struct splitter_shard *shards;
-    uint32_t away;                /* visits that are not back */
-    const struct splitter_decision *decisions;
-    uint32_t n_decisions, done;
-    struct task change;           /* that carries out decisions[done] */
-    struct buf failed;            /* why it could not; empty: it could */
-
-    pthread_mutex_t lock;
-    struct splitter *splitter;    /* under the lock, also where worker 0 uses it */
-};
-
-static int64_t now_ms(void) { return clock_mono_us() / 1000; }
+int64_t rangekeeper_now_ms(void) { return clock_mono_us() / 1000; }
 
 /* ---- life */
 
@@ -72,6 +25,7 @@ struct rangekeeper *rangekeeper_new(struct server *s)
     k->loads = loads_new(s->engine);
     k->splitter = splitter_new();
     k->visits = mem_zalloc(shards * sizeof *k->visits);
+    k->n_shards = shards;
     k->shards = mem_zalloc(shards * sizeof *k->shards);
     for (uint32_t i = 0; i < shards; i++) k->visits[i] = (struct visit){.keeper = k, .shard = i};
     pthread_mutex_init(&k->lock, NULL);
@@ -92,12 +46,15 @@ void rangekeeper_free(struct rangekeeper *k)
     mem_free(k->shards);
     mem_free(k->ranges);
     mem_free(k->kept);
+    mem_free(k->asked);
+    mem_free(k->firsts);
+    mem_free(k->changes);
     mem_free(k);
 }
 
 /* ---- which ranges there are */
 
-static void add_range(struct rangekeeper *k, struct slice space, const struct range_desc *d)
+uint32_t rangekeeper_add(struct rangekeeper *k, struct slice space, const struct range_desc *d)
 {
     if (k->n == k->cap) {
         uint32_t cap = k->cap * 2 + 16;
@@ -106,10 +63,15 @@ static void add_range(struct rangekeeper *k, struct slice space, const struct ra
         memset(k->kept + k->cap, 0, (cap - k->cap) * sizeof *k->kept);
         k->cap = cap;
     }
-    struct visit *v = &k->visits[d->shard];
-    k->kept[k->n].next_in_shard = v->first;
-    v->first = k->n;
-    k->ranges[k->n++] = (struct splitter_range){.id = d->id, .generation = d->generation, .space = space, .start = d->start, .end = d->end, .shard = d->shard, .to_shard = d->to_shard, .moving = d->moving};
+    k->ranges[k->n] = (struct splitter_range){.id = d->id, .generation = d->generation, .space = space, .start = d->start, .end = d->end, .shard = d->shard, .to_shard = d->to_shard, .moving = d->moving};
+    return k->n++;
+}
+
+static void link_range(struct rangekeeper *k, uint32_t range)
+{
+    struct visit *v = &k->visits[k->ranges[range].shard];
+    k->kept[range].next_in_shard = v->first;
+    v->first = range;
 }
 
 /* Spaces whose mode changes are passed over until that is done. */
@@ -119,17 +81,22 @@ static void add_ranges(struct rangekeeper *k, enum space_mode mode)
         struct space_info info;
         spaces_describe(k->map->spaces[i], &info);
         if (info.moving || info.mode != mode) continue;
-        for (uint32_t r = 0; r < info.n_ranges; r++) add_range(k, info.name, spaces_range(k->map->spaces[i], false, r));
+        for (uint32_t r = 0; r < info.n_ranges; r++) {
+            uint32_t range = rangekeeper_add(k, info.name, spaces_range(k->map->spaces[i], false, r));
+            if (k->server->node) rangekeeper_cluster_link(k, range);
+            else link_range(k, range);
+        }
     }
 }
 
 /* ---- at a shard, under its token */
 
-static void weigh(const struct rangekeeper *k, const struct store *s, struct splitter_range *r, struct buf *median)
+static void weigh(const struct rangekeeper *k, const struct shard *shard, struct splitter_range *r, struct buf *median)
 {
     uint64_t most = 0;
+    const struct store *s = shard->store;
     const struct slice *end = r->end.n ? &r->end : NULL;
-    r->unready = !topology_is_ordered(k->server->topology, r->shard, r->space);
+    r->unready = !topology_is_ordered(k->server->topology, shard->id, r->space);
     median->len = 0;
     for (uint16_t db = 0; db < STORE_DBS && !r->unready; db++) {
         const struct keyindex *index = store_index(s, db, r->space);
@@ -151,13 +118,13 @@ static bool visit_shard(struct worker *w, struct shard *s, struct mail *m)
     struct rangekeeper *k = v->keeper;
     if (!v->begun) {
         v->begun = true;
-        v->taken_ms = now_ms();
+        v->taken_ms = rangekeeper_now_ms();
         v->window = loads_take(k->loads, v->shard, v->taken_ms, v->window);
         engine_publish(s);
     }
     for (unsigned n = 0; v->at != NONE && n < SLICE_RANGES; n++) {
         struct splitter_range *r = &k->ranges[v->at];
-        if (!r->moving) weigh(k, s->store, r, &k->kept[v->at].median);
+        if (!r->moving) weigh(k, s, r, &k->kept[v->at].median);
         v->at = k->kept[v->at].next_in_shard;
     }
     if (v->at != NONE) engine_post(w, s, m);
@@ -179,11 +146,39 @@ static void visit_is_back(struct worker *w, struct mail *m)
         r->median = buf_slice(&k->kept[i].median);
         if (!r->moving) load_sum(v->window, v->taken_ms, r->space, r->start, r->end, &r->load);
     }
-    k->shards[v->shard] = (struct splitter_shard){.bytes = atomic_load_explicit(&w->engine->shards[v->shard].bytes, memory_order_relaxed),
-                                                  .ops = load_all(v->window, v->taken_ms),
-                                                  .backlog = v->backlog_looks ? v->backlog_sum / v->backlog_looks : 0};
+    pthread_mutex_lock(&k->lock);
+    v->ops = load_all(v->window, v->taken_ms);
+    pthread_mutex_unlock(&k->lock);
+    k->shards[v->as] = (struct splitter_shard){.node = k->shards[v->as].node, .bytes = atomic_load_explicit(&w->engine->shards[v->shard].bytes, memory_order_relaxed),
+                                               .ops = v->ops,
+                                               .backlog = v->backlog_looks ? v->backlog_sum / v->backlog_looks : 0};
     v->backlog_sum = v->backlog_looks = 0;
+    rangekeeper_is_back(k, w);
+}
+
+void rangekeeper_is_back(struct rangekeeper *k, struct worker *w)
+{
     if (--k->away == 0) decide(k, w);
+}
+
+void rangekeeper_visit(struct rangekeeper *k, uint32_t shard, uint32_t as)
+{
+    struct visit *v = &k->visits[shard];
+    if (!v->window) v->window = mem_zalloc(sizeof *v->window);
+    v->mail = (struct mail){.to_shard = visit_shard, .to_worker = visit_is_back};
+    v->begun = false;
+    v->as = as;
+    k->away++;
+}
+
+static void plan_visits(struct rangekeeper *k)
+{
+    for (uint32_t i = 0; i < k->server->engine->route.shards; i++) {
+        k->visits[i].first = NONE;
+        k->visits[i].as = NONE;
+    }
+    if (k->server->node) rangekeeper_cluster_prepare(k);
+    else for (uint32_t i = 0; i < k->n_shards; i++) rangekeeper_visit(k, i, i);
 }
 
 static void begin_round(struct rangekeeper *k, struct worker *w, const struct space_map *m)
@@ -192,19 +187,19 @@ static void begin_round(struct rangekeeper *k, struct worker *w, const struct sp
     k->running = true;
     k->map = spaces_ref((struct space_map *)m);
     k->n = k->done = k->n_decisions = 0;
-    for (uint32_t i = 0; i < e->route.shards; i++) k->visits[i].first = NONE;
+    k->away = 1; /* until all are on their way */
+    plan_visits(k);
     add_ranges(k, SPACE_RANGE);
     k->n_by_range = k->n;
     add_ranges(k, SPACE_BUCKET);
-    k->away = e->route.shards;
+    if (k->server->node) rangekeeper_cluster_ask(k, w);
     for (uint32_t i = 0; i < e->route.shards; i++) {
         struct visit *v = &k->visits[i];
-        if (!v->window) v->window = mem_zalloc(sizeof *v->window);
-        v->mail = (struct mail){.to_shard = visit_shard, .to_worker = visit_is_back};
-        v->begun = false;
+        if (v->as == NONE) continue;
         v->at = v->first;
+        engine_post(w, &e->shards[i], &v->mail);
     }
-    for (uint32_t i = 0; i < e->route.shards; i++) engine_post(w, &e->shards[i], &k->visits[i].mail);
+    rangekeeper_is_back(k, w);
 }
 
 static void look_at_mailboxes(struct rangekeeper *k)
@@ -224,8 +219,8 @@ void rangekeeper_tick(struct rangekeeper *k, struct worker *w)
     const struct space_map *m = route_map(&w->engine->route);
     if (!m || !m->n_spaces || k->running || !may_write(k->server)) return;
     look_at_mailboxes(k);
-    if (now_ms() < k->next_ms) return;
-    k->next_ms = now_ms() + ROUND_MS;
+    if (rangekeeper_now_ms() < k->next_ms || (k->server->node && rangekeeper_cluster_waits(k, m))) return;
+    k->next_ms = rangekeeper_now_ms() + ROUND_MS;
     begin_round(k, w, m);
 }
 
@@ -266,7 +261,7 @@ static void decide(struct rangekeeper *k, struct worker *w)
     struct splitter_limits limits;
     read_limits(k->server->config, &limits);
     pthread_mutex_lock(&k->lock);
-    k->n_decisions = splitter_step(k->splitter, now_ms(), &limits, k->ranges, k->n_by_range, k->shards, w->engine->route.shards, &k->decisions);
+    k->n_decisions = splitter_step(k->splitter, rangekeeper_now_ms(), &limits, k->ranges, k->n_by_range, k->shards, k->n_shards, &k->decisions);
     publish(k);
     pthread_mutex_unlock(&k->lock);
     carry_out_next(k, w);
@@ -274,23 +269,24 @@ static void decide(struct rangekeeper *k, struct worker *w)
 
 /* ---- carrying out, with the tokens */
 
-static const struct range_desc *find_range(const struct space_map *m, const struct splitter_decision *d)
+const struct range_desc *rangekeeper_find(const struct space_map *m, const struct splitter_decision *d)
 {
     const struct space *s = spaces_find(m, d->space);
-    struct space_info info;
-    if (!s) return NULL;
-    spaces_describe(s, &info);
-    for (uint32_t i = 0; i < info.n_ranges; i++)
-        if (spaces_range(s, false, i)->id == d->id) return spaces_range(s, false, i);
+    struct space_info info = {0};
+    if (s) spaces_describe(s, &info);
+    for (uint32_t i = 0; i < info.n_ranges; i++) {
+        const struct range_desc *r = spaces_range(s, false, i);
+        if (r->id == d->id) return r->generation == d->generation && r->shard == d->shard ? r : NULL;
+    }
     return NULL;
 }
 
 static struct space_map *changed_map(struct topology *t, const struct splitter_decision *d, struct buf *why)
 {
     const struct space_map *m = topology_map(t);
-    const struct range_desc *r = find_range(m, d);
+    const struct range_desc *r = rangekeeper_find(m, d);
     enum spaces_error error;
-    if (!r || r->generation != d->generation || r->shard != d->shard) {
+    if (!r) {
         buf_add_str(why, "it has changed meanwhile");
         return NULL;
     }
@@ -316,9 +312,8 @@ static void tell(const struct rangekeeper *k, const struct splitter_decision *d)
          d->why.p, k->failed.len ? "no" : "yes");
 }
 
-static void change_is_done(struct worker *w, struct task *task)
+void rangekeeper_change_is_done(struct rangekeeper *k, struct worker *w)
 {
-    struct rangekeeper *k = task->session;
     const struct splitter_decision *d = &k->decisions[k->done++];
     tell(k, d);
     pthread_mutex_lock(&k->lock);
@@ -327,18 +322,12 @@ static void change_is_done(struct worker *w, struct task *task)
     carry_out_next(k, w);
 }
 
-static void carry_out_next(struct rangekeeper *k, struct worker *w)
+static void change_is_done(struct worker *w, struct task *task) { rangekeeper_change_is_done(task->session, w); }
+
+static void carry_out(struct rangekeeper *k, struct worker *w)
 {
-    if (k->done == k->n_decisions) {
-        spaces_unref(k->map);
-        k->map = NULL;
-        k->running = false;
-        topology_tick(k->server->topology, w);
-        return;
-    }
     const struct splitter_decision *d = &k->decisions[k->done];
     uint32_t shards[3] = {0, d->shard, d->to_shard};
-    k->failed.len = 0;
     task_fini(&k->change);
     k->change = (struct task){0};
     task_init_some(&k->change, w->engine, shards, 3, change);
@@ -346,6 +335,22 @@ static void carry_out_next(struct rangekeeper *k, struct worker *w)
     k->change.home = 0;
     k->change.finish = change_is_done;
     if (task_start(w, &k->change)) change_is_done(w, &k->change);
+}
+
+static void end_round(struct rangekeeper *k, struct worker *w)
+{
+    spaces_unref(k->map);
+    k->map = NULL;
+    k->running = false;
+    topology_tick(k->server->topology, w);
+}
+
+static void carry_out_next(struct rangekeeper *k, struct worker *w)
+{
+    k->failed.len = 0;
+    if (k->done == k->n_decisions) end_round(k, w);
+    else if (k->server->node) rangekeeper_cluster_carry_out(k, w);
+    else carry_out(k, w);
 }
 
 /* ---- telling */
@@ -376,74 +381,17 @@ void rangekeeper_info(struct rangekeeper *k, struct buf *out)
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) buf_printf(out, "%s:%llu\r\n", fields[i].name, (unsigned long long)fields[i].n);
 }
 
-static void add_words(struct reply *r, const char *name, struct buf *words)
+void rangekeeper_past(struct rangekeeper *k, uint64_t range, struct splitter_past *out)
 {
-    reply_bulk_str(r, name);
-    if (words->len) reply_bulk(r, buf_slice(words));
-    else reply_bulk_str(r, "not looked at yet");
-    buf_fini(words);
-}
-
-static void explain_range(struct reply *out, const struct splitter *s, const struct range_desc *d)
-{
-    struct splitter_words words = {0};
-    splitter_explain(s, d->id, &words);
-    reply_map(out, 6);
-    reply_bulk_str(out, "id");
-    reply_int(out, (int64_t)d->id);
-    reply_bulk_str(out, "start");
-    reply_bulk(out, d->start.n ? d->start : SLICE("-"));
-    reply_bulk_str(out, "end");
-    reply_bulk(out, d->end.n ? d->end : SLICE("+"));
-    add_words(out, "split", &words.split);
-    add_words(out, "merge", &words.merge);
-    add_words(out, "move", &words.move);
-}
-
-struct telling {
-    struct reply *out;
-    int64_t unix_offset_ms; /* from the keeper's clock to that of the world */
-    size_t n;
-};
-
-static void tell_decision(void *ctx, int64_t at_ms, struct slice text)
-{
-    struct telling *t = ctx;
-    reply_map(t->out, 2);
-    reply_bulk_str(t->out, "time");
-    reply_int(t->out, at_ms + t->unix_offset_ms);
-    reply_bulk_str(t->out, "text");
-    reply_bulk(t->out, text);
-    t->n++;
-}
-
-static void explain(struct exec *x)
-{
-    struct rangekeeper *k = conn_of(x)->front->server->rangekeeper;
-    const struct space_map *m = route_map(x->route);
-    const struct space *s = m ? spaces_find(m, x->argv[1]) : NULL;
-    struct space_info info = {0};
-    if (s) spaces_describe(s, &info);
-    if (!s || info.mode != SPACE_RANGE || info.moving) {
-        reply_error(&x->out, info.moving ? "TRYAGAIN the key space changes its mode" : "ERR the key space has no ranges: SPACE.SET it RANGE first");
-        return;
-    }
-    struct telling t = {.out = &x->out, .unix_offset_ms = clock_unix_ms() - now_ms()};
     pthread_mutex_lock(&k->lock);
-    reply_map(&x->out, 2);
-    reply_bulk_str(&x->out, "ranges");
-    reply_array(&x->out, info.n_ranges);
-    for (uint32_t i = 0; i < info.n_ranges; i++) explain_range(&x->out, k->splitter, spaces_range(s, false, i));
-    reply_bulk_str(&x->out, "decisions");
-    size_t mark = reply_open(&x->out);
-    splitter_log(k->splitter, info.name, tell_decision, &t);
-    reply_close_array(&x->out, mark, t.n);
+    if (!splitter_past(k->splitter, range, out)) *out = (struct splitter_past){.hand_ago_ms = -1, .merged_ago_ms = -1, .spread_ago_ms = -1};
     pthread_mutex_unlock(&k->lock);
 }
 
-static const struct command rows[] = {
-    {.name = "range.explain", .fn = explain, .arity = 2, .class = CLASS_LOCAL, .flags = CMD_READONLY, .group = "range", .since = "7.2.0",
-     .summary = "Why each range of a key space did or did not split, merge and move by itself, and the last decisions.", .args = "space"},
-};
-
-const struct command_family rangekeeper_family = COMMAND_FAMILY(rows);
+double rangekeeper_shard_ops(struct rangekeeper *k, uint32_t shard)
+{
+    pthread_mutex_lock(&k->lock);
+    double ops = k->visits[shard].ops;
+    pthread_mutex_unlock(&k->lock);
+    return ops;
+}

@@ -54,7 +54,7 @@ struct command_table *server_commands(void)
         zsets_family, zpops_family, zranges_family, zstores_family, bits_family, hll_family, sort_family, restore_family,
         transactions_family, subscribe_family, connection_family, clients_family, configs_family,
         catalog_family, info_family, slowlog_family, latency_family, memory_family, debug_family, stats_family, admin_family, saves_family, durability_family,
-        snapreads_family, snapcmd_family, spacecmd_family, rangecmd_family, rangelock_family, rangeexec_family, rangekeeper_family, clustercmd_family,
+        snapreads_family, snapcmd_family, spacecmd_family, rangecmd_family, rangelock_family, rangeexec_family, rangemap_family, rangewhy_family, rangefigures_family, clustercmd_family,
     };
     return command_table_new(families, sizeof families / sizeof families[0]);
 }

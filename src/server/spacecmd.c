@@ -1,13 +1,10 @@
-/* SPACE.SET, SPACE.LIST, SPACE.INFO; RANGE.MAP, RANGE.SPLIT, RANGE.MERGE, RANGE.MOVE: what key spaces there are, how they are routed, and changing that. */
+/* SPACE.SET, SPACE.LIST, SPACE.INFO; RANGE.SPLIT, RANGE.MERGE, RANGE.MOVE: what key spaces there are, how they are routed, and changing that. */
 #include "base/num.h"
-#include "cluster/node.h"
 #include "route/keyspace.h"
 #include "server/families.h"
-#include "server/front.h"
+#include "server/rangefigures.h"
 #include "shard/engine.h"
-#include "shard/load.h"
 #include "shard/topology.h"
-#include "store/keyindex.h"
 
 static struct topology *topology_of(struct exec *x) { return engine_worker_of(x)->engine->topology; }
 
@@ -123,75 +120,6 @@ static void add_bound(struct reply *r, const char *name, struct slice bound, con
     reply_bulk(r, bound.n ? bound : slice_str(open));
 }
 
-/* Keys and bytes of [start, end) in one shard, in all databases. */
-static void weigh(const struct store *s, struct slice space, struct slice start, struct slice end, uint64_t *keys, uint64_t *bytes)
-{
-    for (uint16_t db = 0; db < STORE_DBS; db++) {
-        const struct keyindex *k = store_index(s, db, space);
-        if (!k) continue;
-        *keys += keyindex_count(k, start, end.n ? &end : NULL);
-        *bytes += keyindex_bytes(k, start, end.n ? &end : NULL);
-    }
-}
-
-/* In a cluster: who has the range. */
-static void add_replicas(struct exec *x, struct node *n, uint32_t group)
-{
-    uint64_t nodes[RAFTNODE_MEMBERS_MAX];
-    uint32_t count = node_replicas(n, group, nodes, RAFTNODE_MEMBERS_MAX);
-    add_int(&x->out, "leader", node_leader(n, group));
-    reply_bulk_str(&x->out, "replicas");
-    reply_array(&x->out, count);
-    for (uint32_t i = 0; i < count; i++) reply_int(&x->out, (int64_t)nodes[i]);
-}
-
-static void add_range(struct exec *x, struct slice space, const struct range_desc *d)
-{
-    struct node *node = conn_of(x)->front->server->node;
-    struct reply *r = &x->out;
-    uint64_t keys = 0, bytes = 0;
-    weigh(x->stores[route_place(x->route, d->shard)], space, d->start, d->end, &keys, &bytes);
-    if (d->moving) weigh(x->stores[route_place(x->route, d->to_shard)], space, d->start, d->end, &keys, &bytes);
-    reply_map(r, 9 + (d->moving ? 2 : 0) + (node ? 2 : 0));
-    reply_bulk_str(r, "space");
-    reply_bulk(r, space);
-    add_int(r, "id", d->id);
-    add_bound(r, "start", d->start, "-");
-    add_bound(r, "end", d->end, "+");
-    add_int(r, "shard", d->shard);
-    add_int(r, "generation", d->generation);
-    add_int(r, "keys", keys);
-    add_int(r, "bytes", bytes);
-    add_int(r, "ops", (uint64_t)loads_ops(engine_worker_of(x)->engine->loads, d->id));
-    if (node) add_replicas(x, node, d->shard);
-    if (!d->moving) return;
-    add_int(r, "to-shard", d->to_shard);
-    add_bound(r, "boundary", d->boundary, "-");
-}
-
-static size_t add_ranges(struct exec *x, const struct space *s)
-{
-    struct space_info info;
-    spaces_describe(s, &info);
-    for (uint32_t i = 0; i < info.n_ranges; i++) add_range(x, info.name, spaces_range(s, false, i));
-    for (uint32_t i = 0; i < info.n_to; i++) add_range(x, info.name, spaces_range(s, true, i));
-    return info.n_ranges + info.n_to;
-}
-
-static void range_map(struct exec *x)
-{
-    const struct space_map *m = topology_map(topology_of(x));
-    const struct space *one = x->argc > 1 ? spaces_find(m, x->argv[1]) : NULL;
-    if (x->argc > 2) {
-        exec_wrong_arity(x);
-        return;
-    }
-    size_t mark = reply_open(&x->out), n = 0;
-    if (one) n = add_ranges(x, one);
-    for (uint32_t i = 0; x->argc == 1 && i < m->n_spaces; i++) n += add_ranges(x, m->spaces[i]);
-    reply_close_array(&x->out, mark, n);
-}
-
 static void add_space(struct exec *x, const struct space_info *info)
 {
     struct reply *r = &x->out;
@@ -199,7 +127,7 @@ static void add_space(struct exec *x, const struct space_info *info)
     uint64_t keys = 0, bytes = 0;
     bool ordered = true;
     for (uint32_t i = 0; i < x->route->shards; i++) {
-        weigh(x->stores[i], info->name, SLICE(""), SLICE(""), &keys, &bytes);
+        rangefigures_weigh(x->stores[i], info->name, SLICE(""), SLICE(""), &keys, &bytes);
         ordered &= topology_is_ordered(t, i, info->name);
     }
     bool by_hash = info->mode == SPACE_HASH && !info->moving;
@@ -244,8 +172,6 @@ static const struct command rows[] = {
      .summary = "The key spaces that were set, with what SPACE.INFO tells of each.", .args = ""},
     {.name = "space.info", .fn = space_info, .arity = 2, .class = CLASS_ALL, .flags = CMD_READONLY, .group = "space", .since = "7.2.0",
      .summary = "How a key space is routed, what it holds and, while it moves, how far that is.", .args = "space"},
-    {.name = "range.map", .fn = range_map, .arity = -1, .class = CLASS_ALL, .flags = CMD_READONLY, .group = "range", .since = "7.2.0",
-     .summary = "The ranges of a key space, or of all: bounds, shard, generation, keys, bytes and accesses per second; in a cluster also who leads it and who has replicas.", .args = "[space]"},
     {.name = "range.split", .fn = range_split, .arity = 3, .class = CLASS_ALL, .flags = CMD_WRITE, .group = "range", .since = "7.2.0",
      .summary = "Cuts the range that holds a key in two, before that key; no data moves.", .args = "space key"},
     {.name = "range.merge", .fn = range_merge, .arity = 3, .class = CLASS_ALL, .flags = CMD_WRITE, .group = "range", .since = "7.2.0",

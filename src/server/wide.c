@@ -38,7 +38,7 @@ static const struct engine *engine_of(const struct wide *w) { return w->conn->fr
 
 /* ---- which groups there are */
 
-static void note(struct wide_groups *g, uint32_t group)
+void wide_note_group(struct wide_groups *g, uint32_t group)
 {
     CHECK(group < META_GROUPS_MAX);
     g->bits[group / 64] |= 1ull << group % 64;
@@ -48,15 +48,15 @@ static void note_ranges(struct wide_groups *g, const struct space *s, bool of_ne
 {
     for (uint32_t i = 0; i < n; i++) {
         const struct range_desc *d = spaces_range(s, of_new, i);
-        note(g, d->shard);
-        if (d->moving) note(g, d->to_shard);
+        wide_note_group(g, d->shard);
+        if (d->moving) wide_note_group(g, d->to_shard);
     }
 }
 
 void wide_find_groups(const struct space_map *m, struct wide_groups *out)
 {
     *out = (struct wide_groups){0};
-    for (uint32_t i = 0; i < m->n_hash; i++) note(out, m->hash[i].shard);
+    for (uint32_t i = 0; i < m->n_hash; i++) wide_note_group(out, m->hash[i].shard);
     for (uint32_t i = 0; i < m->n_spaces; i++) {
         struct space_info info;
         spaces_describe(m->spaces[i], &info);

@@ -16,6 +16,7 @@ struct space_map;
 struct wide_groups {
     uint64_t bits[META_GROUPS_MAX / 64];
 };
+void wide_note_group(struct wide_groups *g, uint32_t group);
 void wide_find_groups(const struct space_map *m, struct wide_groups *out);
 uint32_t wide_next_group(const struct wide_groups *g, uint32_t from); /* the first one from there on; META_GROUPS_MAX: there is none */
 

@@ -10,7 +10,7 @@
 #include "server/clusterrules.h"
 #include "server/server.h"
 
-static const char *const rule_words[] = {"relayed", "narrow", "waits", "wide", "transaction", "here", "asked", "refused"};
+static const char *const rule_words[] = {"relayed", "narrow", "waits", "wide", "leaders", "transaction", "here", "asked", "refused"};
 
 static enum clusterrule rule(const char *name)
 {
@@ -38,7 +38,7 @@ static void every_command_has_one_rule_and_its_row_keeps_it(void **state)
         if (r == CLUSTERRULE_RELAYED || r == CLUSTERRULE_NARROW) assert_true(placed && b->class == a->class && !(b->flags & CMD_BLOCKING));
         if (r == CLUSTERRULE_RELAYED) assert_true(b->fn == a->fn && !b->needs_all);
         if (r == CLUSTERRULE_NARROW) assert_true(b->fn != a->fn && b->needs_all);
-        if (r == CLUSTERRULE_WIDE) assert_true(b->class == CLASS_LOCAL && b->fn != a->fn && b->flags & CMD_NO_MULTI);
+        if (r == CLUSTERRULE_WIDE || r == CLUSTERRULE_LEADERS) assert_true(b->class == CLASS_LOCAL && b->fn != a->fn && b->flags & CMD_NO_MULTI);
         if (r == CLUSTERRULE_TRANSACTION) assert_true(b->class == CLASS_LOCAL && !b->each_inner);
         bool queued = (a->class == CLASS_KEYED && r != CLUSTERRULE_REFUSED) || (r == CLUSTERRULE_HERE && a->class == CLASS_LOCAL && strcmp(a->name, "cluster") != 0) || r == CLUSTERRULE_TRANSACTION;
         if (!queued && !(b->flags & CMD_NO_MULTI)) fail_msg("%s would be queued by MULTI", a->name);
@@ -61,13 +61,14 @@ static void classes_of_commands_have_the_rules_that_the_documentation_says(void 
         const char *names[32];
     } expected[] = {
         {CLUSTERRULE_RELAYED, {"get", "set", "mset", "del", "incr", "lpush", "hset", "zadd", "sadd", "pfadd", "setbit", "rename", "copy", "restore", "expire", "object", "zunionstore", "move", "range.get", "range.count", "range.del", "range.lock", "range.locks", "bucket.get"}},
+        {CLUSTERRULE_LEADERS, {"range.map", "range.explain"}},
         {CLUSTERRULE_ASKED, {"space.set", "range.split", "range.merge"}},
         {CLUSTERRULE_NARROW, {"sort", "sort_ro", "memory"}},
         {CLUSTERRULE_WIDE, {"dbsize", "keys", "randomkey", "scan", "flushdb", "flushall", "swapdb"}},
         {CLUSTERRULE_TRANSACTION, {"multi", "exec", "discard", "watch", "unwatch"}},
         {CLUSTERRULE_WAITS, {"blpop", "brpop", "blmove", "brpoplpush", "blmpop", "bzpopmin", "bzpopmax", "bzmpop"}},
-        {CLUSTERRULE_HERE, {"ping", "select", "info", "cluster", "config", "client", "hello", "command", "shutdown", "stats.shards", "health", "wait", "space.list", "space.info", "range.map", "publish", "spublish", "subscribe", "psubscribe", "ssubscribe", "unsubscribe", "pubsub"}},
-        {CLUSTERRULE_REFUSED, {"range.exec", "range.move", "range.explain",
+        {CLUSTERRULE_HERE, {"ping", "select", "info", "cluster", "config", "client", "hello", "command", "shutdown", "stats.shards", "health", "wait", "space.list", "space.info", "publish", "spublish", "subscribe", "psubscribe", "ssubscribe", "unsubscribe", "pubsub"}},
+        {CLUSTERRULE_REFUSED, {"range.exec", "range.move",
                                "snapshot.publish", "snapshot.export", "save", "bgsave", "bgrewriteaof", "debug"}},
     };
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
