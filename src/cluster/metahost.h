@@ -17,6 +17,7 @@
 #include "cluster/metagroups.h"
 #include "cluster/metanodes.h"
 #include "cluster/metaplace.h"
+#include "cluster/mover.h"
 #include "cluster/raftnode.h"
 
 struct metahost;
@@ -102,14 +103,31 @@ enum metahost_question {
     METAHOST_MOVE,    /* argv: group, from, to (nodes). A replica. Text: the number of the operation */
     METAHOST_LEAD,    /* argv: group, node. Leadership goes there, if it is a voter. */
     METAHOST_SET,     /* argv: setting, number */
-    METAHOST_SPACE,   /* argv: key space, mode. Its keys stay in their group: BUCKET or RANGE */
+    METAHOST_SPACE,   /* argv: key space, mode. Its keys go where that says; it is answered when that has begun */
     METAHOST_SPLIT,   /* argv: key space, key. The range that holds the key is cut before it */
     METAHOST_MERGE,   /* argv: key space, key. The range that begins there is joined with the one before it, if both are in one group */
+    METAHOST_MOVE_RANGE, /* argv: key space, key, group. The range that holds the key goes there; it is answered when that has begun */
     METAHOST_STATUS,  /* no argv. Text: tables of nodes, groups and operations (cluster/metaview.h) */
     METAHOST_NODES,   /* no argv. Text: as CLUSTER NODES has it */
     METAHOST_QUESTIONS,
 };
 void metahost_ask(struct metahost *h, enum metahost_question q, const struct slice *argv, uint32_t argc, uint32_t timeout_ms, metahost_answer *answer, void *ctx);
+
+/* ---- operations that carry keys: what the mover of whoever leads group 1 (cluster/mover.h) has to do, as group 1's state is now */
+struct metahost_moves {
+    uint64_t term;         /* of this node's leadership of group 1; 0: it does not lead, and there is nothing else */
+    struct space_map *map; /* has a reference */
+    uint32_t n;
+    struct mover_op *ops;
+    /* private: what they point to */
+    struct buf *plans;
+    void **pieces;
+    uint32_t *groups, n_groups; /* all data groups */
+};
+struct metahost_moves *metahost_moves(const struct metahost *h); /* metahost_moves_free */
+void metahost_moves_free(struct metahost_moves *m);
+/* Proposes a step of one. done is called once, within timeout_ms: the step is so, and the map has this version or a later one; 0: nobody knows, or it cannot be. */
+void metahost_step(struct metahost *h, uint64_t op, enum metaops_step from, enum metaops_step to, struct slice boundary, uint32_t timeout_ms, void (*done)(void *ctx, uint64_t version), void *ctx);
 
 /* ---- looking, on the raft thread */
 uint64_t metahost_leader(const struct metahost *h, uint32_t group); /* a hint; 0: not known */

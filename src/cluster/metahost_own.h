@@ -5,6 +5,7 @@
  *     metahost_ask.c      proposals on their way, and the requests of other nodes
  *     metahost_question.c what operators and new nodes ask
  *     metahost_spaces.c   those of them that are about key spaces, and what a lost driver left of them
+ *     metahost_moves.c    what of that carries keys, for whoever drives it
  *     metahost_tend.c     what a leader does for its own groups: members, and the steps of their moves; which replicas are here
  *     metahost_place.c    what the leaders of groups 0 and 1 do for the cluster: placement, nodes that are gone
  *
@@ -156,7 +157,9 @@ void metahost_question_fini(struct metahost *h);
 /* ---- metahost_spaces.c */
 /* The operation that a question about a key space asks for (range: where its plan has room). NULL, or why there is none. is_so: nothing is to be done. */
 const char *metahost_spaces_plan(const struct metahost *h, enum metahost_question q, const struct slice *argv, struct metaops_plan *p, struct metaops_range *range, bool *is_so);
-void metahost_spaces_finish(struct metahost *h, uint64_t op, uint32_t timeout_ms, metahost_ask_done *done, void *ctx); /* what was planned is done */
+void metahost_spaces_finish(struct metahost *h, uint64_t op, uint32_t timeout_ms, metahost_ask_done *done, void *ctx); /* what was planned is done, or walks */
+bool metahost_spaces_carries(const struct metahost *h, const struct metaops_op *op); /* keys go to other groups by it */
+uint32_t metahost_spaces_home(const struct space_map *m, struct slice space); /* the group that an unset bucket of that name is in */
 void metahost_spaces_sweep(struct metahost *h); /* the leader of group 1: operations whose driver is lost */
 
 /* ---- metahost_tend.c */

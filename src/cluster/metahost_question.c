@@ -82,12 +82,12 @@ static void answer_done(struct metahost *h, const struct question *q, uint64_t i
     buf_fini(&text);
 }
 
-static bool is_of_map(const struct question *q) { return q->kind == METAHOST_MOVE || q->kind == METAHOST_SPACE || q->kind == METAHOST_SPLIT || q->kind == METAHOST_MERGE; }
+static bool is_of_spaces(const struct question *q) { return q->kind == METAHOST_SPACE || q->kind == METAHOST_SPLIT || q->kind == METAHOST_MERGE || q->kind == METAHOST_MOVE_RANGE; }
 
 static void question_done(struct metahost *h, void *ctx, const struct meta_result *r)
 {
     struct question *q = ctx;
-    uint32_t group = is_of_map(q) ? META_MAP_GROUP : META_NODES_GROUP;
+    uint32_t group = q->kind == METAHOST_MOVE || is_of_spaces(q) ? META_MAP_GROUP : META_NODES_GROUP;
     if (!r)
         answer(q, -ETIMEDOUT, "it was not decided in time%s; it may yet happen", metahost_leader(h, group) ? "" : ": nobody is known to lead the cluster");
     else if (r->code == META_DONE || (r->code == META_SAME && q->kind != METAHOST_MOVE))
@@ -116,6 +116,13 @@ static void question_planned(struct metahost *h, void *ctx, const struct meta_re
         question_done(h, p->q, r);
         mem_free(p);
     }
+}
+
+/* The second entry: if it is no news, the operation went on without it. */
+static void question_went_on(struct metahost *h, void *ctx, const struct meta_result *r)
+{
+    const struct meta_result same = {.code = META_SAME};
+    question_done(h, ctx, r && r->code == META_STALE ? &same : r);
 }
 
 static void ask_space(struct metahost *h, const struct question *q, const struct slice *argv, uint32_t timeout_ms)
@@ -257,7 +264,8 @@ static void ask_checked(struct metahost *h, const struct question *q, const stru
     case METAHOST_SET: ask_setting(h, q, argv, timeout_ms); break;
     case METAHOST_SPACE:
     case METAHOST_SPLIT:
-    case METAHOST_MERGE: ask_space(h, q, argv, timeout_ms); break;
+    case METAHOST_MERGE:
+    case METAHOST_MOVE_RANGE: ask_space(h, q, argv, timeout_ms); break;
     case METAHOST_STATUS:
     case METAHOST_NODES: ask_text(h, q); break;
     case METAHOST_QUESTIONS: break;
@@ -270,7 +278,7 @@ void metahost_ask(struct metahost *h, enum metahost_question kind, const struct 
         uint32_t argc, numbers; /* of which so many are numbers, the first */
     } forms[METAHOST_QUESTIONS] = {
         [METAHOST_JOIN] = {5, 0}, [METAHOST_LEAVE] = {1, 1}, [METAHOST_RETURN] = {1, 1}, [METAHOST_REMOVE] = {1, 1}, [METAHOST_MOVE] = {3, 3}, [METAHOST_LEAD] = {2, 2}, [METAHOST_SET] = {2, 0},
-        [METAHOST_SPACE] = {2, 0}, [METAHOST_SPLIT] = {2, 0}, [METAHOST_MERGE] = {2, 0},
+        [METAHOST_SPACE] = {2, 0}, [METAHOST_SPLIT] = {2, 0}, [METAHOST_MERGE] = {2, 0}, [METAHOST_MOVE_RANGE] = {3, 0},
     };
     CHECK((unsigned)kind < METAHOST_QUESTIONS);
     const struct question q = {.kind = kind, .answer = fn, .ctx = ctx};
@@ -315,7 +323,7 @@ void metahost_question_tick(struct metahost *h)
     while (h->planned) {
         struct metahost_planned *p = h->planned;
         h->planned = p->next;
-        metahost_spaces_finish(h, p->op, h->now < p->deadline ? (uint32_t)(p->deadline - h->now) : 1, question_done, p->q);
+        metahost_spaces_finish(h, p->op, h->now < p->deadline ? (uint32_t)(p->deadline - h->now) : 1, question_went_on, p->q);
         mem_free(p);
     }
     for (struct metahost_waiter **at = &h->waiters; *at;)

@@ -1,7 +1,9 @@
-/* Key spaces: their modes, and where their ranges are cut. What is done here lets every key stay in its group, so the map alone changes, in two entries of group 1: one plans it, the next has it done. Whoever was asked
- * proposes both; if it is lost in between, the leader of group 1 finishes. */
+/* Key spaces: their modes, where their ranges are cut, and where those are. What lets every key stay in its group is the map's affair alone, in two entries of group 1: one plans it, the next has it done. What carries keys is planned
+ * and begins to walk in the same way, and is then driven by the mover (cluster/mover.h). Whoever was asked proposes both entries; if it is lost in between, the leader of group 1 goes on. */
 #include <inttypes.h>
 
+#include "base/keyhash.h"
+#include "base/num.h"
 #include "cluster/metahost_own.h"
 
 /* ---- what stays where it is */
@@ -26,30 +28,61 @@ static bool is_in_group(const struct space_map *m, struct slice space, uint32_t 
     return s.stays;
 }
 
+static enum space_mode mode_of(const struct space_map *m, struct slice space)
+{
+    struct space_info info;
+    spaces_info(m, space, &info);
+    return info.mode;
+}
+
+/* Of an operation that has not begun to walk. */
 static bool moves_nothing(const struct space_map *m, const struct metaops_plan *p)
 {
     switch (p->kind) {
     case METAOPS_SPLIT: return !p->new_group;
     case METAOPS_MERGE: return p->group == p->other;
-    case METAOPS_CHANGE_MODE: return p->mode != SPACE_HASH && p->n_ranges == 1 && is_in_group(m, p->space, p->ranges[0].group);
+    case METAOPS_CHANGE_MODE:
+        if (p->mode == SPACE_HASH) return mode_of(m, p->space) == SPACE_HASH;
+        return p->n_ranges == 1 && is_in_group(m, p->space, p->ranges[0].group);
     default: return false;
     }
 }
 
+bool metahost_spaces_carries(const struct metahost *h, const struct metaops_op *op)
+{
+    if (op->plan.kind != METAOPS_MOVE_RANGE && op->plan.kind != METAOPS_CHANGE_MODE) return false;
+    return op->step != METAOPS_PLANNED || !moves_nothing(h->groups->map, &op->plan);
+}
+
 /* ---- plans */
+
+uint32_t metahost_spaces_home(const struct space_map *m, struct slice space)
+{
+    uint64_t hash = keyhash(space, m->route.seed);
+    uint32_t i = 0;
+    while (i + 1 < m->n_hash && m->hash[i].last < hash) i++;
+    return m->hash[i].shard;
+}
+
+struct first {
+    const struct space_map *map;
+    struct slice space;
+    uint32_t group;
+};
 
 static bool take_first(void *ctx, const struct space_piece *p)
 {
-    *(uint32_t *)ctx = p->shard;
+    struct first *f = ctx;
+    f->group = p->hashed ? metahost_spaces_home(f->map, f->space) : p->shard;
     return false;
 }
 
-/* The group that a space's keys are in, if that is one. */
-static uint32_t home_of(const struct space_map *m, struct slice space)
+/* Where the keys of a space are gathered: where the first of them are. */
+static uint32_t group_to_gather(const struct space_map *m, struct slice space)
 {
-    uint32_t group = 0;
-    spaces_overlap(m, space, slice_of(NULL, 0), slice_of(NULL, 0), take_first, &group);
-    return group;
+    struct first f = {m, space, 0};
+    spaces_overlap(m, space, slice_of(NULL, 0), slice_of(NULL, 0), take_first, &f);
+    return f.group;
 }
 
 static const char *plan_mode(const struct space_map *m, struct slice space, struct slice word, struct metaops_plan *p, struct metaops_range *range)
@@ -58,15 +91,22 @@ static const char *plan_mode(const struct space_map *m, struct slice space, stru
     if (!space_mode_parse(word, &p->mode)) return "the mode of a key space is HASH, BUCKET or RANGE";
     if (space.n > SPACES_NAME_MAX) return "the name of the key space is too long";
     spaces_info(m, space, &info);
-    *range = (struct metaops_range){.group = home_of(m, space)};
+    *range = (struct metaops_range){.group = group_to_gather(m, space)};
     p->kind = METAOPS_CHANGE_MODE;
     p->space = space;
     p->generation = info.set ? info.generation : 0;
     p->ranges = range;
-    p->n_ranges = 1;
-    if (p->mode == SPACE_HASH) return "in a cluster a key space is BUCKET or RANGE";
-    if (!is_in_group(m, space, range->group)) return "the ranges of the key space are in several groups";
-    if (p->mode == SPACE_BUCKET && info.n_ranges > 1) return "the key space has several ranges: RANGE.MERGE them first";
+    p->n_ranges = p->mode != SPACE_HASH;
+    return NULL;
+}
+
+static const char *plan_move(const struct space_map *m, const struct slice *argv, struct metaops_plan *p)
+{
+    uint64_t group;
+    const struct range_desc *d = spaces_range_of(m, argv[0], argv[1]);
+    if (!num_parse_u64(argv[2], &group) || group > UINT32_MAX) return "a group is a number";
+    if (!d) return "the key space has no ranges: SPACE.SET it BUCKET or RANGE first";
+    *p = (struct metaops_plan){.kind = METAOPS_MOVE_RANGE, .group = d->shard, .other = (uint32_t)group, .range = d->id, .generation = d->generation, .space = argv[0]};
     return NULL;
 }
 
@@ -110,9 +150,10 @@ const char *metahost_spaces_plan(const struct metahost *h, enum metahost_questio
     *is_so = false;
     if (q == METAHOST_SPLIT) return plan_split(m, argv[0], argv[1], p);
     if (q == METAHOST_MERGE) return plan_merge(m, argv[0], argv[1], p);
+    if (q == METAHOST_MOVE_RANGE) return plan_move(m, argv, p);
     const char *flaw = plan_mode(m, argv[0], argv[1], p, range);
     spaces_info(m, argv[0], &info);
-    *is_so = !flaw && info.set && info.mode == p->mode;
+    *is_so = !flaw && info.set && !info.moving && info.mode == p->mode;
     return flaw;
 }
 
@@ -121,9 +162,10 @@ const char *metahost_spaces_plan(const struct metahost *h, enum metahost_questio
 void metahost_spaces_finish(struct metahost *h, uint64_t op, uint32_t timeout_ms, metahost_ask_done *done, void *ctx)
 {
     struct metacode_entry e = {.kind = METACODE_OP_STEP};
+    const struct metaops_op *planned = metagroups_op(h->groups, op);
     e.step.op = op;
     e.step.from = METAOPS_PLANNED;
-    e.step.to = METAOPS_DONE;
+    e.step.to = planned && metahost_spaces_carries(h, planned) ? METAOPS_WALKING : METAOPS_DONE;
     metahost_ask_propose(h, &e, METAHOST_ASK_OP, op, timeout_ms, done, ctx);
 }
 

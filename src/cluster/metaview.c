@@ -180,6 +180,18 @@ void metaview_groups(struct buf *out, const struct metagroups *groups, const str
     lay_out(&t, out);
 }
 
+/* How far what walks has come. */
+static void text_progress(struct buf *out, const struct space_map *map, const struct metaops_plan *p)
+{
+    struct space_info info;
+    spaces_info(map, p->space, &info);
+    const struct range_desc *d = p->kind == METAOPS_MOVE_RANGE ? spaces_range_by_id(map, p->range, NULL) : NULL;
+    struct slice boundary = d ? d->boundary : info.boundary;
+    buf_add_str(out, " below=");
+    if (boundary.n) spaces_text_key(out, boundary);
+    else buf_add_byte(out, '-');
+}
+
 void metaview_ops(struct buf *out, const struct metagroups *groups)
 {
     static const char *const titles[] = {"operation", "step", "driver", "what"};
@@ -190,6 +202,7 @@ void metaview_ops(struct buf *out, const struct metagroups *groups)
         const struct metaops_op *op = groups->ops[i];
         struct buf what = {0};
         metaops_text(&what, &op->plan);
+        if (op->step == METAOPS_WALKING) text_progress(&what, groups->map, &op->plan);
         cell(&t, "%" PRIu64, op->id);
         cell(&t, "%s", metaops_step_name(op->step));
         cell(&t, "%" PRIu64, op->driver);

@@ -51,7 +51,8 @@ struct drive {
     struct bound slice;   /* where the slice ends */
     struct bound arrived; /* all below it has */
     uint64_t slice_keys, slice_bytes, slice_since_ms;
-    uint64_t version;     /* of the map in which it is carried */
+    uint64_t under_way_version; /* of the map in which it was last seen not to be carried */
+    uint64_t version;           /* of one in which it is */
 };
 
 struct mover {
@@ -183,7 +184,7 @@ static bool concerns_unfrozen(const struct party *p) { return p->is_source && !p
 static void say_begin(struct drive *d, const struct party *p)
 {
     txnask_number(&d->mover->ask, d->term);
-    txnask_number(&d->mover->ask, d->mover->map->version);
+    txnask_number(&d->mover->ask, d->under_way_version);
     txnask_word(&d->mover->ask, buf_slice(&d->plan_bytes));
 }
 
@@ -644,7 +645,9 @@ void mover_drive(struct mover *m, uint64_t term, struct space_map *map, const st
         struct drive *d = find(m, ops[i].plan.op);
         if (!d) d = add_drive(m, ops[i].plan.op);
         d->is_listed = true;
-        if (d->term == term) continue;
+        if (ops[i].step != METAOPS_CARRIED) d->under_way_version = map->version;
+        /* Another driver may have told, late, that it is carried, and have ended it in groups that have not heard of this one. */
+        if (d->term == term && (ops[i].step != METAOPS_CARRIED || d->stage >= STAGE_TELL_CARRIED)) continue;
         d->is_stale = d->awaits;
         reset(d, term, &ops[i]);
     }

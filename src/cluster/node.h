@@ -90,6 +90,9 @@ void node_hurry(struct node *n); /* the raft thread is woken if there is anythin
 void node_spread(struct node *n, const struct wirepub *what);
 bool node_spreads_much(const struct node *n); /* much is waiting: who can pause should */
 void node_ask(struct node *n, enum metahost_question q, const struct slice *argv, uint32_t argc, uint32_t timeout_ms, metahost_answer *answer, void *ctx); /* argv is copied; the answer comes on R */
+/* metahost_moves and metahost_step; the answers come on R. answer takes what it is given; NULL: the cluster is not founded yet. boundary is copied. */
+void node_moves(struct node *n, void (*answer)(void *ctx, struct metahost_moves *m), void *ctx);
+void node_step(struct node *n, uint64_t op, enum metaops_step from, enum metaops_step to, struct slice boundary, uint32_t timeout_ms, void (*done)(void *ctx, uint64_t version), void *ctx);
 bool node_is_up(struct node *n); /* the groups of the start are back, and the map is known */
 
 struct node_info {

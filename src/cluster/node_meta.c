@@ -357,3 +357,50 @@ void node_ask(struct node *n, enum metahost_question kind, const struct slice *a
     }
     raftthread_run(n->raft, ask_here, q);
 }
+
+/* ---- operations that carry keys */
+
+struct looking {
+    struct node *node;
+    void (*answer)(void *ctx, struct metahost_moves *m);
+    void *ctx;
+};
+
+static void look_here(void *ctx)
+{
+    struct looking *l = ctx;
+    l->answer(l->ctx, l->node->meta ? metahost_moves(l->node->meta) : NULL);
+    mem_free(l);
+}
+
+void node_moves(struct node *n, void (*answer)(void *ctx, struct metahost_moves *m), void *ctx)
+{
+    raftthread_run(n->raft, look_here, mem_dup(&(struct looking){n, answer, ctx}, sizeof(struct looking)));
+}
+
+struct stepping {
+    struct node *node;
+    uint64_t op;
+    enum metaops_step from, to;
+    uint32_t timeout_ms;
+    void (*done)(void *ctx, uint64_t version);
+    void *ctx;
+    size_t boundary_n;
+    char boundary[];
+};
+
+static void step_here(void *ctx)
+{
+    struct stepping *s = ctx;
+    if (s->node->meta) metahost_step(s->node->meta, s->op, s->from, s->to, slice_of(s->boundary, s->boundary_n), s->timeout_ms, s->done, s->ctx);
+    else s->done(s->ctx, 0);
+    mem_free(s);
+}
+
+void node_step(struct node *n, uint64_t op, enum metaops_step from, enum metaops_step to, struct slice boundary, uint32_t timeout_ms, void (*done)(void *ctx, uint64_t version), void *ctx)
+{
+    struct stepping *s = mem_alloc(sizeof *s + boundary.n);
+    *s = (struct stepping){n, op, from, to, timeout_ms, done, ctx, boundary.n};
+    if (boundary.n) memcpy(s->boundary, boundary.p, boundary.n);
+    raftthread_run(n->raft, step_here, s);
+}

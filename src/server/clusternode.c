@@ -19,6 +19,7 @@
 #include "server/datadir.h"
 #include "server/front.h"
 #include "server/health.h"
+#include "server/movers.h"
 #include "server/relay.h"
 #include "server/sampler.h"
 #include "server/server.h"
@@ -217,6 +218,7 @@ bool clusternode_open(struct clusternode *c)
     }
     s->node = node_open(&c->options, &c->who, s->engine, s->walk, &calls, &error);
     if (!s->node) return tell(c, "cannot be a node of a cluster", &error);
+    s->fronts[0]->movers = movers_new(s->fronts[0]);
     relay_set_node(s->relay, s->node);
     relay_set_timeout(s->relay, (uint32_t)CONFIG_NUM(s->config, cluster.timeout_ms));
     return true;
@@ -242,6 +244,7 @@ void clusternode_close(struct clusternode *c)
         widerange_front_free(c->server->fronts[i]->ranges);
         widetxn_front_free(c->server->fronts[i]->txns);
     }
+    if (c->server->fronts[0]->movers) movers_free(c->server->fronts[0]->movers);
     relay_free(c->server->relay);
     clusterpub_free(c->server->clusterpub);
     c->server->node = NULL;
@@ -326,6 +329,17 @@ static void add_transactions(struct buf *out, const struct widetxn_info *t)
     add(out, "cluster_intents", t->intents);
 }
 
+static void add_moves(struct buf *out, const struct movers_info *m)
+{
+    add(out, "cluster_moves_under_way", m->under_way);
+    add(out, "cluster_moves_done", m->operations);
+    add(out, "cluster_moves_slices", m->slices);
+    add(out, "cluster_moves_keys", m->keys);
+    add(out, "cluster_moves_bytes", m->bytes);
+    add(out, "cluster_moves_slices_put_off", m->busy);
+    add(out, "cluster_moves_longest_slice_ms", m->longest_slice_ms);
+}
+
 /* Its groups are back, and it answers: the one comes a moment after the other. */
 static bool is_up(const struct server *s) { return node_is_up(s->node) && !atomic_load(&s->loading); }
 
@@ -335,10 +349,12 @@ void clusternode_info(struct server *s, struct buf *out)
     struct relay_info r;
     struct clusterpub_info p;
     struct widetxn_info t;
+    struct movers_info m;
     node_look(s->node, &i);
     relay_look(s->relay, &r);
     clusterpub_look(s, &p);
     widetxn_look(s, &t);
+    movers_look(s, &m);
     add_usual(out, &i, is_up(s) && i.groups && i.groups_led == i.groups);
     add(out, "cluster_node_id", i.who.id);
     add(out, "cluster_nodes_alive", i.nodes_alive);
@@ -351,6 +367,7 @@ void clusternode_info(struct server *s, struct buf *out)
     add_relay(out, &r);
     add_messages(out, &p);
     add_transactions(out, &t);
+    add_moves(out, &m);
 }
 
 void clusternode_facts(struct server *s, struct health_node_facts *out)

@@ -33,7 +33,7 @@ static const char *code_of(const struct question *q, int rc)
 {
     bool looks = q->asks == METAHOST_STATUS || q->asks == METAHOST_NODES;
     if (rc == -ETIMEDOUT) return looks ? "CLUSTERDOWN" : "UNCERTAIN";
-    return rc == -EAGAIN || rc == -EBUSY ? "TRYAGAIN" : "ERR";
+    return rc == -EAGAIN || rc == -EBUSY || rc == -ESTALE ? "TRYAGAIN" : "ERR";
 }
 
 static void add_error(struct reply *out, const char *code, int rc, struct slice text)

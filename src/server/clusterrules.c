@@ -24,7 +24,10 @@ static const char *const answered_here[] = {
 };
 
 /* Changes of the cluster's map. */
-static const char *const asked[] = {"range.merge", "range.split", "space.set"};
+static const struct {
+    const char *name;
+    enum metahost_question question;
+} asked[] = {{"range.merge", METAHOST_MERGE}, {"range.move", METAHOST_MOVE_RANGE}, {"range.split", METAHOST_SPLIT}, {"space.set", METAHOST_SPACE}};
 
 /* Commands with keys that are about more than their keys' values. */
 static const char *const not_relayed[] = {
@@ -41,13 +44,22 @@ static bool is_among(const char *name, const char *const *names, size_t n)
 }
 #define IS_AMONG(name, names) is_among(name, names, sizeof(names) / sizeof((names)[0]))
 
+/* METAHOST_QUESTIONS: it asks none. */
+static enum metahost_question question_of(const struct command *c)
+{
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
+        if (strcmp(asked[i].name, c->name) == 0) return asked[i].question;
+    }
+    return METAHOST_QUESTIONS;
+}
+
 enum clusterrule clusterrules_of(const struct command *c)
 {
     if (wide_has(c)) return CLUSTERRULE_WIDE;
     if (wideexec_has(c)) return CLUSTERRULE_TRANSACTION;
     if (c->class == CLASS_SPACE) return CLUSTERRULE_RELAYED;
     if (rangeask_has(c)) return CLUSTERRULE_LEADERS;
-    if (IS_AMONG(c->name, asked)) return CLUSTERRULE_ASKED;
+    if (question_of(c) < METAHOST_QUESTIONS) return CLUSTERRULE_ASKED;
     if (c->class != CLASS_KEYED) return IS_AMONG(c->name, answered_here) ? CLUSTERRULE_HERE : CLUSTERRULE_REFUSED;
     if (IS_AMONG(c->name, not_relayed)) return CLUSTERRULE_REFUSED;
     if (c->flags & CMD_BLOCKING) return CLUSTERRULE_WAITS;
@@ -88,9 +100,7 @@ static void cmd_narrow(struct exec *x)
 
 static void cmd_asked(struct exec *x)
 {
-    const char *name = x->cmd->name;
-    enum metahost_question asks = strcmp(name, "space.set") == 0 ? METAHOST_SPACE : strcmp(name, "range.split") == 0 ? METAHOST_SPLIT : METAHOST_MERGE;
-    clusterquestion_ask(x, asks, 1, clusterquestion_word);
+    clusterquestion_ask(x, question_of(x->cmd), 1, clusterquestion_word);
 }
 
 /* EXEC runs commands on their keys, wherever those are, and others here and now: not those that ask other nodes or visit shards. */

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "server/evictor.h"
 #include "server/pause.h"
+#include "server/movers.h"
 #include "server/rangekeeper.h"
 #include "server/recover.h"
 #include "server/relay.h"
@@ -374,6 +375,8 @@ static int sleep_ms(struct front *f)
     if (relay_ms >= 0 && relay_ms < ms) ms = relay_ms;
     if (txns_ms >= 0 && txns_ms < ms) ms = txns_ms;
     if (ranges_ms >= 0 && ranges_ms < ms) ms = ranges_ms;
+    int moves_ms = f->movers ? movers_wait_ms(f) : -1;
+    if (moves_ms >= 0 && moves_ms < ms) ms = moves_ms;
     return ms < 0 ? 0 : (int)ms;
 }
 
@@ -394,6 +397,7 @@ static void turn(struct front *f)
     if (f->held) journal_hurry(f->server->journal, w);
     if (unlikely(f->txns != NULL)) widetxn_turn(f);
     if (unlikely(f->ranges != NULL)) widerange_turn(f);
+    if (unlikely(f->movers != NULL)) movers_turn(f);
     if (unlikely(f->relay != NULL)) relay_turn(f);
 }
 

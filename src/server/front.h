@@ -9,6 +9,7 @@
 #include "server/server.h"
 #include "shard/engine.h"
 
+struct movers;
 struct relay_front;
 struct topics;
 struct wideranges;
@@ -43,6 +44,7 @@ struct front {
     struct relay_front *relay; /* in a cluster: its part of server/relay.h; NULL: none */
     struct widetxns *txns;     /* in a cluster: server/widetxn.h; NULL: none */
     struct wideranges *ranges; /* likewise: server/widerange.h */
+    struct movers *movers;     /* in a cluster, on the first front: server/movers.h; NULL: none */
     struct topics *topics; /* local subscribers: server/subscribe.h */
     int64_t next_cron_ms;
     uint64_t cron_count;

@@ -361,7 +361,7 @@ static void questions_are_answered_with_a_result_or_a_sentence(void **state)
         {METAHOST_MOVE, "3 1 9", -EINVAL, "node 9 is not known"},
         {METAHOST_MOVE, "3 1 2", -ESTALE, "node 2 is a member of group 3 already"},
         {METAHOST_SPACE, "users SIDEWAYS", -EINVAL, "the mode of a key space is HASH, BUCKET or RANGE"},
-        {METAHOST_SPACE, "users HASH", -EINVAL, "in a cluster a key space is BUCKET or RANGE"},
+        {METAHOST_MOVE_RANGE, "users users/a 3", -EINVAL, "the key space has no ranges: SPACE.SET it BUCKET or RANGE first"},
         {METAHOST_SPLIT, "users users/m", -EINVAL, "the key space has no ranges: SPACE.SET it RANGE first"},
         {METAHOST_MERGE, "users users/m", -EINVAL, "the key space has no ranges: SPACE.SET it RANGE first"},
         {METAHOST_SPACE, "users RANGE", 0, ""},
@@ -369,10 +369,15 @@ static void questions_are_answered_with_a_result_or_a_sentence(void **state)
         {METAHOST_SPLIT, "users other/m", -EINVAL, "\"other/m\" is no key of space \"users\": the space of a key is what stands before its last '/', here \"other\""},
         {METAHOST_SPLIT, "users users/m", 0, ""},
         {METAHOST_SPLIT, "users users/m", -EINVAL, "the cut is not inside the range"},
-        {METAHOST_SPACE, "users BUCKET", -EINVAL, "the key space has several ranges: RANGE.MERGE them first"},
+        {METAHOST_MOVE_RANGE, "users users/a there", -EINVAL, "a group is a number"},
         {METAHOST_MERGE, "users users/n", -EINVAL, "no range begins at that key"},
         {METAHOST_MERGE, "users users/m", 0, ""},
+        {METAHOST_SPLIT, "users users/m", 0, ""},
         {METAHOST_SPACE, "users BUCKET", 0, ""},
+        {METAHOST_MOVE_RANGE, "users users/a 77", -ENOENT, "there is no group 77"},
+        {METAHOST_MOVE_RANGE, "users users/a 1", -EINVAL, "groups 0 and 1 hold no keys"},
+        {METAHOST_SPACE, "carts/9 HASH", 0, ""},
+        {METAHOST_SPACE, "carts/9 RANGE", -EBUSY, "operation 6 (change-mode) is under way there"},
         {METAHOST_SPACE, "carts/17 BUCKET", 0, ""},
         {METAHOST_SPACE, "carts/18 RANGE", 0, ""},
         {METAHOST_LEAD, "77 2", -ENOENT, "there is no group 77"},
@@ -419,6 +424,54 @@ static void what_a_lost_node_had_planned_for_a_key_space_is_done(void **state)
         metahostrig_free(r);
     }
     assert_true(planned > 0);
+}
+
+static void note_version(void *ctx, uint64_t version) { *(uint64_t *)ctx = version; }
+
+static uint64_t step_of(struct metahostrig *r, uint64_t node, uint64_t op, enum metaops_step from, enum metaops_step to, const char *boundary)
+{
+    uint64_t version = UINT64_MAX;
+    metahost_step(r->nodes[node].host, op, from, to, slice_str(boundary), 5000, note_version, &version);
+    for (uint32_t i = 0; i < 1000 && version == UINT64_MAX; i++) metahostrig_step(r);
+    assert_true(version != UINT64_MAX);
+    return version;
+}
+
+/* A key space is gathered from all groups, and goes to another one: the plan is the same at each step, until the map has what it is for. */
+static void who_leads_the_map_knows_what_is_to_be_carried(void **state)
+{
+    struct metahostrig_answer a = {0};
+    struct metahostrig *r = metahostrig_new(3, 4, 42);
+    run_to_rest(r, 60);
+    uint64_t leader = r->groups[META_MAP_GROUP].leader, other = leader % 3 + 1;
+    assert_int_equal(metahostrig_ask(r, other, METAHOST_SPACE, "users HASH", &a), 0);
+    metahostrig_run(r, 1000);
+    struct metahost_moves *none = metahost_moves(r->nodes[other].host), *m = metahost_moves(r->nodes[leader].host);
+    assert_true(none->term == 0 && none->n == 0);
+    metahost_moves_free(none);
+    assert_true(m->term == r->groups[META_MAP_GROUP].term && m->n == 1 && m->ops[0].step == METAOPS_WALKING && m->map->version == groups_of(r, leader)->map->version);
+    const struct holding_plan *p = &m->ops[0].plan;
+    assert_true(p->old_side.n == 1 && !p->old_side.hashed && p->new_side.hashed && p->start.n == 0 && p->end.n == 0 && slice_is(p->space, "users"));
+    uint64_t op = p->op;
+    uint32_t home = p->old_side.pieces[0].group;
+    metahost_moves_free(m);
+
+    uint64_t version = step_of(r, leader, op, METAOPS_WALKING, METAOPS_WALKING, "users/m");
+    assert_int_equal(version, groups_of(r, leader)->map->version);
+    assert_int_equal(step_of(r, leader, op, METAOPS_WALKING, METAOPS_WALKING, "users/a"), 0); /* it has gone further */
+    m = metahost_moves(r->nodes[leader].host);
+    assert_true(m->n == 1 && m->ops[0].plan.old_side.n == 1 && m->ops[0].plan.old_side.pieces[0].group == home && m->ops[0].plan.new_side.hashed);
+    metahost_moves_free(m);
+    assert_true(step_of(r, leader, op, METAOPS_WALKING, METAOPS_CARRIED, "") > version);
+    m = metahost_moves(r->nodes[leader].host);
+    assert_true(m->n == 1 && m->ops[0].step == METAOPS_CARRIED && m->ops[0].n_groups == 4 && m->ops[0].groups[0] == META_FIRST_DATA_GROUP);
+    metahost_moves_free(m);
+    assert_true(step_of(r, leader, op, METAOPS_CARRIED, METAOPS_DONE, "") > version);
+    m = metahost_moves(r->nodes[leader].host);
+    assert_true(m->term && m->n == 0);
+    metahost_moves_free(m);
+    buf_fini(&a.text);
+    metahostrig_free(r);
 }
 
 static void a_replica_and_a_leadership_are_moved_by_word(void **state)
@@ -621,6 +674,7 @@ int main(void)
         cmocka_unit_test(a_process_that_stood_still_takes_nobody_for_dead),
         cmocka_unit_test(questions_are_answered_with_a_result_or_a_sentence),
         cmocka_unit_test(what_a_lost_node_had_planned_for_a_key_space_is_done),
+        cmocka_unit_test(who_leads_the_map_knows_what_is_to_be_carried),
         cmocka_unit_test(a_replica_and_a_leadership_are_moved_by_word),
         cmocka_unit_test(a_proposal_survives_changes_of_leaders_and_is_applied_once),
         cmocka_unit_test(a_question_that_nobody_can_decide_times_out),
