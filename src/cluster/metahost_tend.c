@@ -33,14 +33,26 @@ static void report_members(struct metahost *h, const struct metahost_group *g)
 
 /* ---- changing them */
 
+/* A voter that has not heard yet that it is one gives nobody its vote. So another one that is there is waited for before the next change: who counted on its vote could not be elected, and a leader might never be found. */
+static bool is_unheard_of(const struct metahost *h, const struct raftnode_info *info, uint64_t but)
+{
+    for (uint32_t i = 0; i < info->members.n; i++) {
+        uint64_t id = info->members.m[i].node;
+        if (info->members.m[i].role == RAFTNODE_VOTER && id != h->me && id != but && metahost_alive(h, id) && info->match[i] < info->members.index) return true;
+    }
+    return false;
+}
+
 static void change(struct metahost *h, struct metahost_group *g, uint64_t node, enum raftnode_role role)
 {
+    struct raftnode_info info;
     static const char *const roles[] = {[RAFTNODE_GONE] = "none", [RAFTNODE_SPARE] = "spare", [RAFTNODE_STANDBY] = "standby", [RAFTNODE_VOTER] = "voter"};
     if (node == h->me) {
         metahost_ask_lead(h, g->id, 0, "its replica is to have another role");
         return;
     }
-    int rc = h->calls.change(h->calls.ctx, g->id, node, role);
+    bool waits = h->calls.look(h->calls.ctx, g->id, &info) == 0 && is_unheard_of(h, &info, node);
+    int rc = waits ? -EAGAIN : h->calls.change(h->calls.ctx, g->id, node, role);
     g->changing = rc == 0;
     if (rc == 0)
         slog(h->log, SLOG_NOTICE, "a member changes", "group=%u node=%" PRIu64 " role=%s", g->id, node, roles[role]);
