@@ -18,8 +18,8 @@
 #include "base/slice.h"
 
 enum {
-    WIRE_VERSION = 2, /* spoken here; and the oldest one that is understood */
-    WIRE_VERSION_OLDEST = 1,
+    WIRE_VERSION = 3, /* spoken here; and the oldest one that is understood: requests carry the version of the map since then */
+    WIRE_VERSION_OLDEST = 3,
     WIRE_VERSION_PUBLISH = 2, /* has PUBLISH: a node of version 1 would not know the type */
     WIRE_HEAD = 16,
     WIRE_FRAME_MAX = 16 * 1024 * 1024, /* head included */

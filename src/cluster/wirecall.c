@@ -4,7 +4,7 @@
  *
  * A whole message is the first piece's body with the bytes of the others behind it:
  *
- *     REQUEST  u64 id, u32 zero, u64 session, u64 seq, u64 range, u64 generation, u32 flags, u32 time-out in ms, u32 database, u8 protocol of the answer,
+ *     REQUEST  u64 id, u32 zero, u64 session, u64 map, u32 flags, u32 time-out in ms, u32 database, u8 protocol of the answer,
  *              u32 argc, argc times {u32 length, bytes}
  *     ANSWER   u64 id, u32 zero, u8 status, u64 leader, reply to the end */
 #include "cluster/wirecall.h"
@@ -50,9 +50,7 @@ void wirecall_add_request(struct buf *out, uint32_t group, const struct wirecall
     CHECK(r->argc && r->argc <= WIRECALL_ARGS_MAX && (r->resp == 2 || r->resp == 3));
     size_t frame = begin(out, WIRE_REQUEST, 0, group, r->id, 0);
     le_add_u64(out, r->session);
-    le_add_u64(out, r->seq);
-    le_add_u64(out, r->range);
-    le_add_u64(out, r->generation);
+    le_add_u64(out, r->map);
     le_add_u32(out, r->flags);
     le_add_u32(out, r->timeout_ms);
     le_add_u32(out, r->db);
@@ -187,9 +185,7 @@ int wirecall_get_request(struct slice message, struct wirecall_request *q, struc
     q->id = wirefield_u64(&r);
     wirefield_expect(&r, wirefield_u32(&r) == 0);
     q->session = wirefield_u64(&r);
-    q->seq = wirefield_u64(&r);
-    q->range = wirefield_u64(&r);
-    q->generation = wirefield_u64(&r);
+    q->map = wirefield_u64(&r);
     q->flags = wirefield_u32(&r);
     q->timeout_ms = wirefield_u32(&r);
     q->db = wirefield_u32(&r);
@@ -210,7 +206,7 @@ int wirecall_get_answer(struct slice message, struct wirecall_answer *a)
     struct wirefield r = {message, false};
     a->id = wirefield_u64(&r);
     wirefield_expect(&r, wirefield_u32(&r) == 0);
-    a->status = wirefield_choice(&r, WIRECALL_TURN + 1);
+    a->status = wirefield_choice(&r, WIRECALL_BUSY + 1);
     a->leader = wirefield_u64(&r);
     a->reply = r.rest;
     return r.bad ? -EBADMSG : 0;

@@ -10,7 +10,7 @@ enum {
 
 enum wirecall_status {
     WIRECALL_DONE = 0,       /* reply holds the answer */
-    WIRECALL_MUSTRETRY = 1,  /* nothing happened; reply holds the newer descriptor, or is empty */
+    WIRECALL_MUSTRETRY = 1,  /* nothing happened; reply is empty, or the fence refused it, and it holds what the newer map says */
     WIRECALL_TRYAGAIN = 2,   /* nothing happened: busy */
     WIRECALL_NOT_LEADER = 3, /* nothing happened; leader says whom to ask, or 0 */
     WIRECALL_UNCERTAIN = 4,  /* may have happened */
@@ -18,12 +18,13 @@ enum wirecall_status {
     /* Of a command that waits, before its answer. Since version 2. */
     WIRECALL_WAITS = 6,      /* nothing happened yet; reply holds its time-out */
     WIRECALL_TURN = 7,       /* nothing happened yet: the asker is to say whether it shall */
+    WIRECALL_BUSY = 8,       /* nothing happened: a transaction has its keys, or they are on their way to another group. Since version 3. */
 };
 
 struct wirecall_request {
     uint64_t id;           /* of the answer; the asker's choice, one at a time per connection */
-    uint64_t session, seq; /* of the client whose command it is, for knowing a repetition: nobody does yet, and both are 0 */
-    uint64_t range, generation; /* the fence */
+    uint64_t session;      /* of the asker's, by which it knows requests again that it has seen before; 0: none */
+    uint64_t map;          /* the version of the map by which the asker found whom to ask; 0: none */
     uint32_t flags;        /* the caller's */
     uint32_t timeout_ms;   /* after which nobody waits for the answer */
     uint32_t db;

@@ -235,6 +235,16 @@ const struct command *command_inner(const struct command_table *t, const struct 
     return inner->needs_all && inner->needs_all(argv + at, argc - at) ? NULL : inner;
 }
 
+const struct command *command_unwrap(const struct command_table *t, const struct command *c, const struct slice **argv, uint32_t *argc)
+{
+    if (likely(!c->inner_at)) return c;
+    const struct command *inner = command_inner(t, c, *argv, *argc);
+    if (!inner) return NULL;
+    *argv += c->inner_at;
+    *argc -= (uint32_t)c->inner_at;
+    return inner;
+}
+
 int command_keys(const struct command *c, const struct slice *argv, uint32_t argc, uint32_t *at, int max)
 {
     if (c->flags & CMD_MOVABLE_KEYS) return c->keys(argv, argc, at, max);

@@ -96,6 +96,8 @@ const struct command *command_of_place(const struct command_table *t, size_t pla
 const char *command_place_name(const struct command_table *t, size_t place); /* "get", "config|get" */
 /* The command that c, which has inner_at, runs with these arguments of its own: NULL if it is unknown, has the wrong number of arguments, or could touch other shards than those of its keys. */
 const struct command *command_inner(const struct command_table *t, const struct command *c, const struct slice *argv, uint32_t argc);
+/* The command whose keys a request's keys are, and its arguments: the inner one if it has one. NULL: it has one that cannot run, and so it has no keys. */
+const struct command *command_unwrap(const struct command_table *t, const struct command *c, const struct slice **argv, uint32_t *argc);
 bool command_needs_values(const struct command *c, const struct slice *argv, uint32_t argc); /* the values of its keys must be in memory */
 bool command_arity_ok(const struct command *c, uint32_t argc);
 /* How many key arguments there are, the first max of their indexes in at[]; -1 if the syntax is wrong. */

@@ -236,3 +236,31 @@ void spaces_text_hash(struct buf *out, const struct hash_desc *d)
 {
     buf_printf(out, "id=%" PRIu64 " generation=%" PRIu64 " shard=%u hash=%016" PRIx64 "-%016" PRIx64, d->id, d->generation, d->shard, d->first, d->last);
 }
+
+static const struct hash_desc *hash_by_id(const struct space_map *m, uint64_t id)
+{
+    for (uint32_t i = 0; i < m->n_hash; i++)
+        if (m->hash[i].id == id) return &m->hash[i];
+    return NULL;
+}
+
+void spaces_text_place(struct buf *out, const struct space_map *m, struct slice name, struct slice key)
+{
+    struct space_place place;
+    struct space_info info;
+    const struct range_desc *d = spaces_range_of(m, name, key);
+    if (d) {
+        spaces_text_range(out, name, d);
+        return;
+    }
+    spaces_route(m, key, keyhash(key, m->route.seed), &place);
+    const struct hash_desc *h = hash_by_id(m, place.id);
+    if (h) {
+        spaces_text_hash(out, h);
+        return;
+    }
+    spaces_info(m, name, &info);
+    buf_add_str(out, "space=");
+    spaces_text_key(out, name);
+    buf_printf(out, " mode=%s", space_mode_name(info.mode));
+}

@@ -200,4 +200,6 @@ void spaces_check(const struct space_map *m);
  * start=- is the beginning of the line, end=+ its end. */
 void spaces_text_range(struct buf *out, struct slice name, const struct range_desc *d);
 void spaces_text_hash(struct buf *out, const struct hash_desc *d);
+/* Where a key of the space is: one of the two; or, where nothing fences, the mode of its space. */
+void spaces_text_place(struct buf *out, const struct space_map *m, struct slice name, struct slice key);
 void spaces_text_key(struct buf *out, struct slice key); /* quoted and escaped as above */

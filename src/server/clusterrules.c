@@ -31,7 +31,6 @@ static const struct {
 
 /* Commands with keys that are about more than their keys' values. */
 static const char *const not_relayed[] = {
-    "range.exec",  /* names a range of one server */
     "stats.shard", /* is about shards, and they are not the cluster's */
 };
 
@@ -109,7 +108,7 @@ static bool may_be_queued(const struct command *live)
     switch (clusterrules_of(live)) {
     case CLUSTERRULE_RELAYED:
     case CLUSTERRULE_WAITS:
-    case CLUSTERRULE_NARROW: return live->class == CLASS_KEYED;
+    case CLUSTERRULE_NARROW: return live->class == CLASS_KEYED && !live->inner_at;
     case CLUSTERRULE_TRANSACTION: return true;
     case CLUSTERRULE_HERE: return live->class == CLASS_LOCAL && strcmp(live->name, "cluster") != 0;
     case CLUSTERRULE_WIDE:

@@ -16,20 +16,17 @@ struct fence {
 /* -MUSTRETRY reason, and the descriptor of the range that holds the key now; where keys are not in ranges, the mode of their space. */
 static void must_retry(struct exec *x, const struct space_map *m, const char *reason, struct slice key)
 {
-    struct slice name = space_of(key);
-    const struct range_desc *d = spaces_range_of(m, name, key);
-    struct space_info info;
     struct buf text = {0};
-    if (d) {
-        spaces_text_range(&text, name, d);
-    } else {
-        spaces_info(m, name, &info);
-        buf_add_str(&text, "space=");
-        spaces_text_key(&text, name);
-        buf_printf(&text, " mode=%s", space_mode_name(info.mode));
-    }
+    spaces_text_place(&text, m, space_of(key), key);
     reply_errorf(&x->out, "MUSTRETRY %s %.*s", reason, (int)text.len, text.p);
     buf_fini(&text);
+}
+
+static bool is_known(const struct space_map *m, uint64_t id)
+{
+    for (uint32_t i = 0; i < m->n_hash; i++)
+        if (m->hash[i].id == id) return true;
+    return spaces_range_by_id(m, id, NULL);
 }
 
 static bool key_is_there(struct exec *x, const struct space_map *m, const struct fence *f, struct slice key)
@@ -37,8 +34,7 @@ static bool key_is_there(struct exec *x, const struct space_map *m, const struct
     struct space_place place;
     spaces_route(m, key, keyhash(key, x->route->seed), &place);
     if (place.id == f->id && place.generation == f->generation) return true;
-    const char *reason = place.id == f->id ? "stale-generation" : spaces_range_by_id(m, f->id, NULL) ? "key-elsewhere" : "no-such-range";
-    must_retry(x, m, reason, key);
+    must_retry(x, m, place.id == f->id ? "stale-generation" : is_known(m, f->id) ? "key-elsewhere" : "no-such-range", key);
     return false;
 }
 

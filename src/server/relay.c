@@ -15,6 +15,7 @@ int64_t relay_now_ms(void) { return clock_mono_us() / 1000; }
 /* ---- life */
 
 static void told(struct worker *w, struct mail *m);
+static void map_came(struct worker *w, struct mail *m);
 
 struct relay *relay_new(struct server *s)
 {
@@ -29,7 +30,9 @@ struct relay *relay_new(struct server *s)
         rf->front = s->fronts[i];
         rf->look_ms = INT64_MAX;
         rf->last_call = &rf->calls;
+        rf->last_early = &rf->early;
         rf->told_mail.to_worker = told;
+        rf->mapped_mail.to_worker = map_came;
         s->fronts[i]->relay = rf;
     }
     return r;
@@ -70,6 +73,7 @@ void relay_look(struct relay *r, struct relay_info *out)
         out->forwarded += STAT_GET(c->forwarded);
         out->bounced += STAT_GET(c->bounced);
         out->retried += STAT_GET(c->retried);
+        out->stale += STAT_GET(c->stale);
         out->guests += STAT_GET(c->guests);
         out->uncertain += STAT_GET(c->uncertain);
         out->timed_out += STAT_GET(c->timed_out);
@@ -83,7 +87,6 @@ const char *relay_unfit(const struct command *cmd)
 {
     if (cmd->flags & CMD_BLOCKING) return "waits";
     if (cmd->flags & CMD_AT_ONCE || cmd->each_inner) return "is part of a transaction";
-    if (cmd->inner_at) return "runs another command";
     return cmd->class == CLASS_KEYED || cmd->class == CLASS_SPACE ? NULL : "has no keys"; /* a group's own is CLASS_KEYED, too */
 }
 
@@ -117,7 +120,7 @@ void relay_listen(struct relay_front *rf)
 }
 
 /* Something is under way that time may end. */
-static bool is_busy(const struct relay_front *rf) { return rf->waves || rf->guests || rf->waits || rf->stays; }
+static bool is_busy(const struct relay_front *rf) { return rf->waves || rf->guests || rf->early || rf->waits || rf->stays; }
 
 static void look(struct relay_front *rf)
 {
@@ -189,10 +192,28 @@ void relay_told(void *ctx)
     }
 }
 
+static void map_came(struct worker *w, struct mail *m)
+{
+    struct relay_front *rf = relay_of(w);
+    atomic_store(&rf->mapped, false); /* before looking, as above */
+    relay_guest_mapped(rf);
+    relay_stay_mapped(rf);
+    relay_wave_mapped(rf);
+    relay_wait_wake(rf);
+}
+
+void relay_mapped(struct relay *r)
+{
+    for (uint32_t i = 0; i < r->n_fronts; i++) {
+        struct relay_front *rf = &r->fronts[i];
+        if (!atomic_exchange(&rf->mapped, true)) engine_send(r->server->engine, i, &rf->mapped_mail);
+    }
+}
+
 static void post(struct relay *r, uint32_t front, uint64_t from, uint32_t group, struct slice bytes, void (*to_worker)(struct worker *w, struct mail *m))
 {
     struct relay_letter *l = mem_alloc(sizeof *l + bytes.n);
-    l->mail = (struct mail){.to_worker = to_worker};
+    *l = (struct relay_letter){.mail.to_worker = to_worker};
     l->from = from;
     l->group = group;
     l->n = (uint32_t)bytes.n;

@@ -6,10 +6,15 @@
  *
  * What bounced (nobody led the group there, or not any more) goes again, when a leader is known, until the time-out; in a message, once a request of a group has bounced, so do those behind it: the order within a group stays.
  *
+ * A message carries the version of the map by which it was routed, and each request the range and the generation of its first key: the fence. A node whose map is older waits a moment for its own before it runs it. Under the tokens the
+ * leader compares (struct ticket): a request by an older map that says otherwise is refused with what the newer one says, and goes again when this node's map is as new, of which the relay hears at once.
+ *
  *   -CLUSTERDOWN   nobody leads the group for as long as the time-out: nothing happened
+ *   -MUSTRETRY     this node's map stayed older than the leader's for as long: nothing happened
  *   -UNCERTAIN     the connection to the leader broke, or it lost its place, while a write was under way: it may have happened
  *   -CROSSSHARD    the keys of one command are in different groups: nothing happened
- *   -TRYAGAIN      the leader lost its place between two commands of a pipeline, and the later one happened: this one did not, and cannot any more in its order
+ *   -TRYAGAIN      the leader lost its place between two commands of a pipeline, and the later one happened: this one did not, and cannot any more in its order. Or a transaction had the keys for as long as the time-out, or they were on
+ *                  their way to another group: nothing happened
  * A read whose fate is unknown is simply asked again.
  *
  * A command that waits goes alone, and waits on the node that leads its keys' group (server/relay_wait.h).
@@ -34,6 +39,7 @@ void relay_free(struct relay *r);          /* after they have ended */
 void relay_set_node(struct relay *r, struct node *n); /* before they start */
 void relay_set_timeout(struct relay *r, uint32_t ms); /* of requests that nobody can run; any thread. 5 seconds unless told */
 uint32_t relay_timeout_ms(const struct relay *r);
+void relay_mapped(struct relay *r); /* another map is in force; any thread */
 
 /* ---- a front's thread */
 
@@ -60,6 +66,7 @@ void relay_down(void *ctx, uint64_t peer);
 
 struct relay_info { /* any thread */
     uint64_t waves, here, forwarded, bounced, retried, guests;
+    uint64_t stale; /* guests that the fence refused */
     uint64_t uncertain, timed_out;
 };
 void relay_look(struct relay *r, struct relay_info *out);

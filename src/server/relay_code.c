@@ -1,9 +1,10 @@
 /* Messages between the relays of two nodes, inside those of cluster/wirecall.h:
  *
- *     REQUEST  its arguments are, for each command: {u32 argc, u32 group}, then argc arguments. A ping has the flag RELAY_PING and one empty argument.
+ *     REQUEST  its arguments are, for each command: {u32 argc, u32 group, u64 range, u64 generation}, then argc arguments. A ping has the flag RELAY_PING and one empty argument.
  *     ANSWER   the reply is, for each command: u8 status (enum wirecall_status), u32 length, reply
  *
- * Status of a command: DONE; NOT_LEADER: it bounced; TRYAGAIN: it was not tried, because one before it bounced or the answer was long enough; MUSTRETRY: it ran, but to no effect; UNCERTAIN.
+ * Status of a command: DONE; NOT_LEADER: it bounced; BUSY: likewise, but it may come again to the same leader; TRYAGAIN: it was not tried, because one before it bounced or the answer was long enough; MUSTRETRY: it ran, but to no
+ * effect, or (with a reply) the fence refused it (relay_fence.c); UNCERTAIN.
  * Of the first NOT_LEADER the answer has the leader. */
 #include "base/le.h"
 #include "server/relay_parts.h"
@@ -14,12 +15,14 @@ void relay_code_add_head(struct buf *out, struct relay_head h)
 {
     le_add_u32(out, h.argc);
     le_add_u32(out, h.group);
+    le_add_u64(out, h.range);
+    le_add_u64(out, h.generation);
 }
 
 bool relay_code_head(const struct slice *argv, uint32_t argc, uint32_t *at, struct relay_head *h)
 {
     if (*at >= argc || argv[*at].n != RELAY_HEAD_BYTES) return false;
-    *h = (struct relay_head){le_u32(argv[*at].p), le_u32(argv[*at].p + 4)};
+    *h = (struct relay_head){le_u32(argv[*at].p), le_u32(argv[*at].p + 4), le_u64(argv[*at].p + 8), le_u64(argv[*at].p + 16)};
     ++*at;
     return h->argc >= 1 && h->argc <= argc - *at;
 }
@@ -37,7 +40,7 @@ bool relay_code_answer(struct slice *answers, enum wirecall_status *status, stru
     if (answers->n < ANSWER_HEAD) return false;
     uint32_t n = le_u32(answers->p + 1);
     unsigned char s = (unsigned char)answers->p[0];
-    if (n > answers->n - ANSWER_HEAD || s > WIRECALL_NO_GROUP) return false;
+    if (n > answers->n - ANSWER_HEAD || (s > WIRECALL_NO_GROUP && s != WIRECALL_BUSY)) return false;
     *status = (enum wirecall_status)s;
     *reply = slice_of(answers->p + ANSWER_HEAD, n);
     *answers = slice_of(answers->p + ANSWER_HEAD + n, answers->n - ANSWER_HEAD - n);

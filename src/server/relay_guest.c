@@ -1,5 +1,7 @@
 /* Guests: messages of other nodes. Their commands run as one task, in order, up to the first that bounces or until the answers are long enough; when all that ran have their outcome, one message answers for all.
- * Nothing is sent on from here. */
+ * Nothing is sent on from here.
+ *
+ * A message by a newer map than the one here is early: it waits for that map, which is on its way, so that it is not sent back and forth until then. */
 #include "server/relay_wait.h"
 
 #include <stddef.h>
@@ -12,6 +14,7 @@ enum {
     REPLY_MAX = 64 * 1024 * 1024,     /* of one command: beyond it, it is an error */
     SPARE_BYTES = 64 * 1024,          /* buffers larger than this are not kept */
     SPARE_ARGS = 4096,
+    EARLY_PARTS = 10,                 /* a message waits for its map for this part of the time-out; then it is judged by the one that is here */
 };
 
 struct command_of_guest {
@@ -29,6 +32,8 @@ struct guest {
     uint32_t argv_room;
     struct command_of_guest *commands;
     uint32_t n, cap;
+    struct ticket *tickets; /* of the task's requests */
+    uint32_t cap_tickets;
     struct buf out, errors;
     uint32_t settled; /* holds that have their outcome */
     bool running;
@@ -58,6 +63,7 @@ static void guest_fini(struct guest *g)
     buf_fini(&g->errors);
     mem_free(g->argv);
     mem_free(g->commands);
+    mem_free(g->tickets);
     mem_free(g);
 }
 
@@ -78,8 +84,20 @@ static void guest_put(struct guest *g)
     rf->spare_guests = g;
 }
 
+static struct relay_letter *take_early(struct relay_front *rf)
+{
+    struct relay_letter *l = rf->early;
+    rf->early = NULL;
+    rf->last_early = &rf->early;
+    return l;
+}
+
 void relay_guest_fini(struct relay_front *rf)
 {
+    for (struct relay_letter *l = take_early(rf), *next; l; l = next) {
+        next = l->next;
+        mem_free(l);
+    }
     while (rf->guests) guest_put(rf->guests);
     while (rf->spare_guests) {
         struct guest *g = rf->spare_guests;
@@ -90,9 +108,19 @@ void relay_guest_fini(struct relay_front *rf)
 
 /* ---- the answer */
 
-static enum wirecall_status status_of(const struct guest *g, const struct hold *h)
+/* Request k bounced. */
+static enum wirecall_status status_of_bounce(const struct guest *g, uint32_t k)
 {
-    if (h->bounced) return WIRECALL_NOT_LEADER;
+    const struct relay_cluster *c = &g->rf->relay->cluster;
+    uint32_t group = g->task.requests[k].group;
+    if (group == SEATING_STALE) return WIRECALL_MUSTRETRY;
+    return group < META_GROUPS_MAX && c->serves(c->ctx, group) ? WIRECALL_BUSY : WIRECALL_NOT_LEADER;
+}
+
+static enum wirecall_status status_of(const struct guest *g, uint32_t k)
+{
+    const struct hold *h = &g->task.holds[k];
+    if (h->bounced) return status_of_bounce(g, k);
     switch (relay_outcome(g->rf, h)) {
     case SEAT_DONE: return WIRECALL_DONE;
     case SEAT_LOST: return WIRECALL_MUSTRETRY;
@@ -111,13 +139,24 @@ static void add_too_long(struct buf *to, const struct hold *h)
     buf_fini(&line);
 }
 
+static void add_stale(struct guest *g, struct buf *to, uint32_t k)
+{
+    const struct request *r = &g->task.requests[k];
+    struct buf reply = {0};
+    relay_fence_refuse(g->rf, r->cmd, g->task.args + r->first_arg, r->argc, &reply);
+    relay_code_add_answer(to, WIRECALL_MUSTRETRY, buf_slice(&reply));
+    STAT_ADD(g->rf->counts.stale, 1);
+    buf_fini(&reply);
+}
+
 static void add_reply(struct guest *g, struct buf *to, uint32_t k)
 {
     const struct hold *h = &g->task.holds[k];
     size_t from = k ? h[-1].reply_end : 0;
-    enum wirecall_status status = status_of(g, h);
+    enum wirecall_status status = status_of(g, k);
     struct slice reply = slice_of(g->out.p + from, h->reply_end - from);
-    if (status == WIRECALL_DONE && reply.n > REPLY_MAX) add_too_long(to, h);
+    if (h->bounced && status == WIRECALL_MUSTRETRY) add_stale(g, to, k);
+    else if (status == WIRECALL_DONE && reply.n > REPLY_MAX) add_too_long(to, h);
     else relay_code_add_answer(to, status, status == WIRECALL_DONE ? reply : slice_of(NULL, 0));
 }
 
@@ -126,7 +165,8 @@ static uint64_t leader_after_bounce(const struct guest *g)
     const struct relay_cluster *c = &g->rf->relay->cluster;
     const struct task *t = &g->task;
     if (!t->n_holds || !t->holds[t->n_holds - 1].bounced) return 0;
-    uint64_t leader = c->leader(c->ctx, t->requests[t->n_holds - 1].group);
+    uint32_t group = t->requests[t->n_holds - 1].group;
+    uint64_t leader = group < META_GROUPS_MAX ? c->leader(c->ctx, group) : 0;
     return leader == c->self ? 0 : leader; /* it asked here because it thought so, too */
 }
 
@@ -187,9 +227,21 @@ static bool is_refused(struct guest *g, struct command_of_guest *c, const struct
     return true;
 }
 
-static void add_command(struct guest *g, uint32_t group, const struct slice *argv, uint32_t argc)
+/* Before the request is added that it is of. */
+static void add_ticket(struct guest *g, struct relay_head h)
 {
-    const struct engine *e = g->rf->front->worker.engine;
+    if (g->task.n_requests == g->cap_tickets) {
+        g->cap_tickets = g->cap_tickets ? g->cap_tickets * 2 : 16;
+        g->tickets = mem_resize(g->tickets, g->cap_tickets * sizeof *g->tickets);
+        g->task.tickets = g->tickets;
+    }
+    g->tickets[g->task.n_requests] = (struct ticket){g->call.map, h.range, h.generation, h.group};
+}
+
+static void add_command(struct guest *g, struct relay_head h, const struct slice *argv)
+{
+    const struct engine *e = relay_engine(g->rf);
+    uint32_t argc = h.argc;
     if (g->n == g->cap) {
         g->cap = g->cap ? g->cap * 2 : 16;
         g->commands = mem_resize(g->commands, g->cap * sizeof *g->commands);
@@ -201,24 +253,26 @@ static void add_command(struct guest *g, uint32_t group, const struct slice *arg
     if (!cmd) refuse(g, c, "ERR unknown command '%.*s' on the node that leads its shard", (int)(argv[0].n < 128 ? argv[0].n : 128), argv[0].p);
     else if (!command_arity_ok(cmd, argc)) refuse(g, c, "ERR wrong number of arguments for '%s' command", cmd->name);
     else if (why) refuse(g, c, "ERR %s is not available in a cluster: it %s", cmd->name, why);
-    else if (cmd->flags & CMD_OF_GROUP && group >= META_GROUPS_MAX) refuse(g, c, "ERR there is no group %u", group);
+    else if (cmd->flags & CMD_OF_GROUP && h.group >= META_GROUPS_MAX) refuse(g, c, "ERR there is no group %u", h.group);
     if (c->refused || is_refused(g, c, cmd)) return;
-    group = task_add_to(&g->task, e, group, cmd, argv, argc)->group;
+    add_ticket(g, h);
+    uint32_t group = task_add_to(&g->task, e, h.group, cmd, argv, argc)->group;
     if (group != SEATING_MIXED && group != SEATING_NO_GROUP) return;
     g->task.n_requests--; /* its arguments stay, and are passed over */
     refuse(g, c, "CROSSSHARD keys of one command are in different shards: nothing was done");
 }
 
+static bool read_call(struct guest *g) { return wirecall_get_request(slice_of(g->letter->bytes, g->letter->n), &g->call, &g->argv, &g->argv_room) == 0; }
+
 /* False: the message makes no sense. */
 static bool read_commands(struct guest *g)
 {
-    if (wirecall_get_request(slice_of(g->letter->bytes, g->letter->n), &g->call, &g->argv, &g->argv_room) < 0) return false;
-    if (g->call.flags & (RELAY_PING | RELAY_WAITS)) return true;
     struct relay_head h;
     uint32_t at = 0;
+    if (g->call.flags & RELAY_PING) return true;
     while (at < g->call.argc) {
         if (!relay_code_head(g->argv, g->call.argc, &at, &h)) return false;
-        add_command(g, h.group, g->argv + at, h.argc);
+        add_command(g, h, g->argv + at);
         at += h.argc;
     }
     return g->call.db < STORE_DBS;
@@ -250,11 +304,29 @@ static void start(struct guest *g)
     if (task_start(&g->rf->front->worker, t)) ran(g);
 }
 
+/* True: its map is not here yet, and it waits for it. A letter that has waited long enough does not. */
+static bool is_early(struct guest *g)
+{
+    struct relay_front *rf = g->rf;
+    struct relay_letter *l = g->letter;
+    int64_t now_ms;
+    if (likely(g->call.map <= relay_map_version(rf)) || g->call.flags & (RELAY_PING | RELAY_WAITS)) return false;
+    now_ms = relay_now_ms();
+    if (!l->until_ms) l->until_ms = now_ms + relay_timeout_ms(rf->relay) / EARLY_PARTS;
+    if (now_ms >= l->until_ms) return false;
+    l->next = NULL;
+    *rf->last_early = l;
+    rf->last_early = &l->next;
+    g->letter = NULL;
+    relay_look_at(rf, l->until_ms);
+    return true;
+}
+
 void relay_guest_begin(struct relay_front *rf, struct relay_letter *l)
 {
     struct guest *g = guest_new(rf, l);
-    if (!read_commands(g)) {
-        guest_put(g); /* its asker's time-out says so */
+    if (!read_call(g) || is_early(g)) {
+        guest_put(g); /* a message that makes no sense: its asker's time-out says so */
         return;
     }
     if (g->call.flags & RELAY_WAITS) {
@@ -263,10 +335,23 @@ void relay_guest_begin(struct relay_front *rf, struct relay_letter *l)
         guest_put(g);
         return;
     }
+    if (!read_commands(g)) {
+        guest_put(g);
+        return;
+    }
     STAT_ADD(rf->counts.guests, g->n);
     g->deadline_ms = relay_now_ms() + relay_timeout_ms(rf->relay);
     if (atomic_load_explicit(&rf->relay->server->loading, memory_order_acquire)) answer(g); /* nothing was tried */
     else start(g);
+}
+
+/* Those that are still early stand in line again, in their order. */
+void relay_guest_mapped(struct relay_front *rf)
+{
+    for (struct relay_letter *l = take_early(rf), *next; l; l = next) {
+        next = l->next;
+        relay_guest_begin(rf, l);
+    }
 }
 
 void relay_guest_news(struct relay_front *rf)
@@ -279,6 +364,7 @@ void relay_guest_news(struct relay_front *rf)
 
 void relay_guest_time(struct relay_front *rf, int64_t now_ms)
 {
+    if (rf->early) relay_guest_mapped(rf);
     for (struct guest *g = rf->guests, *next; g; g = next) {
         next = g->next;
         if (!g->running && now_ms >= g->deadline_ms) answer(g);

@@ -91,6 +91,8 @@ void relay_message_write(struct relay_message *m)
     struct wave *w = m->wave;
     struct relay_front *rf = w->rf;
     const struct asker *a = &w->asker;
+    struct ticket fence;
+    uint64_t map = 0;
     uint32_t n = 0;
     rf->heads.len = 0;
     buf_room(&rf->heads, (size_t)m->n * RELAY_HEAD_BYTES); /* slices into it stay */
@@ -98,10 +100,12 @@ void relay_message_write(struct relay_message *m)
         const struct request *r = relay_wave_request(w, m->requests[k]);
         const struct slice *argv = relay_wave_argv(w, m->requests[k]);
         add_arg(rf, n++, slice_of(rf->heads.p + rf->heads.len, RELAY_HEAD_BYTES));
-        relay_code_add_head(&rf->heads, (struct relay_head){r->argc, w->asked[m->requests[k]].group});
+        task_fence(relay_engine(rf), r->cmd, argv, r->argc, &fence);
+        if (fence.map) map = fence.map;
+        relay_code_add_head(&rf->heads, (struct relay_head){r->argc, w->asked[m->requests[k]].group, fence.range, fence.generation});
         for (uint32_t i = 0; i < r->argc; i++) add_arg(rf, n++, argv[i]);
     }
-    struct wirecall_request call = {.id = m->id, .flags = a->no_touch ? RELAY_NO_TOUCH : 0, .timeout_ms = a->timeout_ms, .db = a->db, .resp = a->resp, .argc = n};
+    struct wirecall_request call = {.id = m->id, .map = map, .flags = a->no_touch ? RELAY_NO_TOUCH : 0, .timeout_ms = a->timeout_ms, .db = a->db, .resp = a->resp, .argc = n};
     wirecall_add_request(&relay_peer(rf, m->peer)->frames, m->group, &call, rf->argv);
     m->sent_ms = w->round_ms;
     STAT_ADD(rf->counts.forwarded, m->n);

@@ -1,5 +1,5 @@
 /* What the parts of the relay (server/relay.h) share: relay.c has its life and the threads' meeting points, relay_wave.c, relay_round.c and relay_message.c the waves of clients, relay_guest.c the requests of other nodes,
- * relay_call.c this node's own requests, relay_wait.c and relay_stay.c commands that wait (server/relay_wait.h), relay_code.c the messages, relay_node.c the real cluster.
+ * relay_call.c this node's own requests, relay_fence.c what the fence says, relay_wait.c and relay_stay.c commands that wait (server/relay_wait.h), relay_code.c the messages, relay_node.c the real cluster.
  *
  * Everything of a struct relay_front belongs to its front's thread, but for what is marked. */
 #pragma once
@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "cluster/seat.h"
 #include "cluster/wirecall.h"
+#include "route/place.h"
 #include "server/front.h"
 #include "server/relay.h"
 #include "shard/seating.h"
@@ -49,7 +50,7 @@ struct relay_peer {
 };
 
 struct relay_counts { /* one writer, read by anyone: relaxed */
-    uint64_t waves, here, forwarded, bounced, retried, guests, uncertain, timed_out;
+    uint64_t waves, here, forwarded, bounced, retried, guests, stale, uncertain, timed_out;
 };
 
 struct relay_place {
@@ -69,6 +70,7 @@ struct relay_front {
     struct wave *waves, *spare_waves;
     struct call *calls, **last_call; /* that begin at the end of this turn */
     struct guest *guests, *spare_guests;
+    struct relay_letter *early, **last_early; /* requests by a map that is not here yet */
     struct relay_wait *waits, **waits_by_id; /* of this front's clients: relay_wait.c */
     struct stay *stays, **stays_by_id;       /* on this front: relay_stay.c */
     uint32_t n_held_stays;                   /* of them, whose answer has a hold */
@@ -83,6 +85,8 @@ struct relay_front {
     bool hurry;         /* there are new holds, or frames were sent */
     struct mail told_mail;
     atomic_bool told;     /* that mail is on its way */
+    struct mail mapped_mail;
+    atomic_bool mapped;   /* likewise */
     atomic_bool listens;  /* any thread: there are holds to look at when the raft thread has news */
     struct relay_counts counts;
 };
@@ -104,6 +108,9 @@ void relay_look_at(struct relay_front *rf, int64_t when_ms); /* at the latest */
 /* There are holds now: from here on news of them come, so they are to be looked at (again) after this. */
 void relay_listen(struct relay_front *rf);
 
+static inline struct engine *relay_engine(const struct relay_front *rf) { return rf->front->worker.engine; }
+static inline uint64_t relay_map_version(const struct relay_front *rf) { return route_version(&relay_engine(rf)->route); }
+
 static inline enum seat_outcome relay_outcome(const struct relay_front *rf, const struct hold *h)
 {
     return h->seat ? rf->relay->cluster.outcome(rf->relay->cluster.ctx, h) : SEAT_DONE;
@@ -118,6 +125,7 @@ size_t relay_args_bytes(const struct slice *argv, uint32_t argc);
 void relay_wave_answered(struct relay_front *rf, uint64_t from, struct slice message);
 void relay_wave_peer_down(struct relay_front *rf, uint64_t peer);
 void relay_wave_news(struct relay_front *rf); /* some hold may have its outcome */
+void relay_wave_mapped(struct relay_front *rf); /* another map is in force */
 void relay_wave_time(struct relay_front *rf, int64_t now_ms);
 void relay_wave_fini(struct relay_front *rf);
 
@@ -130,6 +138,8 @@ void relay_call_fini(struct relay_front *rf);
 
 struct relay_letter { /* a message of another node, on its way from the raft thread to a front */
     struct mail mail;
+    struct relay_letter *next; /* of those that are early */
+    int64_t until_ms;          /* how long it may be; 0: it has just come */
     uint64_t from;
     uint32_t group;
     uint32_t n;
@@ -138,8 +148,17 @@ struct relay_letter { /* a message of another node, on its way from the raft thr
 
 void relay_guest_begin(struct relay_front *rf, struct relay_letter *l); /* takes l */
 void relay_guest_news(struct relay_front *rf);
+void relay_guest_mapped(struct relay_front *rf);
 void relay_guest_time(struct relay_front *rf, int64_t now_ms);
 void relay_guest_fini(struct relay_front *rf);
+
+/* ---- relay_fence.c */
+
+/* What the map here says of a request's first key, for one that the fence refused. False: nothing, there is no map or no key. */
+bool relay_fence_text(const struct relay_front *rf, const struct command *cmd, const struct slice *argv, uint32_t argc, struct buf *out);
+/* The same for who sent it: with the version of that map. */
+void relay_fence_refuse(const struct relay_front *rf, const struct command *cmd, const struct slice *argv, uint32_t argc, struct buf *out);
+bool relay_fence_read(struct slice reply, uint64_t *map, struct slice *text); /* false: that it is not */
 
 /* ---- relay_code.c */
 
@@ -156,11 +175,12 @@ enum { /* flags of a request */
 
 struct relay_head { /* of a command in a message */
     uint32_t argc, group;
+    uint64_t range, generation; /* the fence; both 0: none */
 };
 void relay_code_add_head(struct buf *out, struct relay_head h);
 /* The head at argv[*at], which moves on to the command's first argument; false: there is none, or its arguments are not all there. */
 bool relay_code_head(const struct slice *argv, uint32_t argc, uint32_t *at, struct relay_head *h);
-enum { RELAY_HEAD_BYTES = 8 };
+enum { RELAY_HEAD_BYTES = 24 };
 
 /* Answers: one for each command of the message, in order. */
 void relay_code_add_answer(struct buf *out, enum wirecall_status status, struct slice reply);

@@ -55,8 +55,23 @@ void relay_round_uncertain(struct wave *w, uint32_t i)
 
 static void answer_nobody(struct wave *w, uint32_t i)
 {
+    const struct asked *a = &w->asked[i];
     STAT_ADD(w->rf->counts.timed_out, 1);
-    answer_error(w, i, CALL_NOBODY, "CLUSTERDOWN nobody leads the shard of this key: nothing was done");
+    switch ((enum asked_why)a->why) {
+    case ASKED_NOBODY: answer_error(w, i, CALL_NOBODY, "CLUSTERDOWN nobody leads the shard of this key: nothing was done"); break;
+    case ASKED_BUSY: answer_error(w, i, CALL_NOBODY, "TRYAGAIN a transaction has this key, or it is on its way to another shard: nothing was done"); break;
+    case ASKED_STALE: answer_error(w, i, CALL_NOBODY, "MUSTRETRY stale-map %.*s", (int)a->n, w->replies.p + a->at); break;
+    }
+}
+
+/* Its keys are in several groups. Those of a command that names its range are not all there, then. */
+static void refuse_mixed(struct wave *w, uint32_t i)
+{
+    const struct request *r = relay_wave_request(w, i);
+    struct buf text = {0};
+    if (r->cmd->inner_at && relay_fence_text(w->rf, r->cmd, relay_wave_argv(w, i), r->argc, &text)) answer_error(w, i, CALL_ANSWERED, "MUSTRETRY key-elsewhere %.*s", (int)text.len, text.p);
+    else answer_error(w, i, CALL_ANSWERED, "CROSSSHARD keys of one command are in different shards: nothing was done");
+    buf_fini(&text);
 }
 
 /* What can never run here or there; true if it was that. */
@@ -65,7 +80,7 @@ static bool refuse(struct wave *w, uint32_t i)
     const struct request *r = relay_wave_request(w, i);
     const char *why = relay_unfit(r->cmd);
     if (why) answer_error(w, i, CALL_ANSWERED, "ERR %s is not available in a cluster: it %s", r->cmd->name, why);
-    else if (w->asked[i].group == SEATING_MIXED || w->asked[i].group == SEATING_NO_GROUP) answer_error(w, i, CALL_ANSWERED, "CROSSSHARD keys of one command are in different shards: nothing was done");
+    else if (w->asked[i].group == SEATING_MIXED || w->asked[i].group == SEATING_NO_GROUP) refuse_mixed(w, i);
     else if (relay_args_bytes(relay_wave_argv(w, i), r->argc) > RELAY_ARGS_MAX) answer_error(w, i, CALL_ANSWERED, "ERR the arguments of one command exceed 8 MiB, which a cluster does not take");
     else return false;
     return true;
@@ -93,10 +108,39 @@ static void add_here(struct wave *w, uint32_t i)
     w->here[w->n_here++] = i;
 }
 
-void relay_round_struck(struct wave *w, uint32_t group)
+void relay_round_struck(struct wave *w, uint32_t i, enum asked_why why)
 {
+    uint32_t group = w->asked[i].group;
     STAT_ADD(w->rf->counts.bounced, 1);
-    for (uint32_t i = 0; i < relay_wave_size(w); i++) w->asked[i].struck |= w->asked[i].group == group;
+    w->bounced = true;
+    w->asked[i].state = ASKED_OPEN;
+    for (uint32_t k = 0; k < relay_wave_size(w); k++) {
+        struct asked *a = &w->asked[k];
+        if (a->group != group || a->state == ASKED_OVER) continue;
+        a->struck = true;
+        a->why = (uint8_t)why;
+    }
+}
+
+enum asked_why relay_round_why(const struct wave *w, uint32_t i)
+{
+    const struct relay_cluster *c = relay_wave_cluster(w);
+    uint32_t group = w->asked[i].group;
+    return group < META_GROUPS_MAX && c->serves(c->ctx, group) ? ASKED_BUSY : ASKED_NOBODY;
+}
+
+void relay_round_refused(struct wave *w, uint32_t i, struct slice reply)
+{
+    struct asked *a = &w->asked[i];
+    struct slice text = {0};
+    uint64_t map = 0;
+    relay_fence_read(reply, &map, &text);
+    relay_round_struck(w, i, ASKED_NOBODY);
+    if (map > w->needs_map) w->needs_map = map;
+    a->why = ASKED_STALE;
+    a->at = w->replies.len;
+    a->n = text.n;
+    buf_add_slice(&w->replies, text);
 }
 
 /* ---- what runs here */
@@ -146,9 +190,8 @@ static void own_ran(struct wave *w)
     w->n_holds = t->n_holds;
     STAT_ADD(w->rf->counts.here, t->n_holds);
     if (t->n_holds && t->holds[t->n_holds - 1].bounced) {
-        w->n_holds--;
-        relay_round_struck(w, w->asked[w->here[w->n_holds]].group);
-        w->bounced = true;
+        uint32_t i = w->here[--w->n_holds];
+        relay_round_struck(w, i, relay_round_why(w, i));
     }
     for (uint32_t k = w->n_holds; k < w->n_here; k++) {
         w->asked[w->here[k]].state = ASKED_OPEN;
@@ -266,7 +309,7 @@ static void find_groups_again(struct wave *w)
         const struct request *r = relay_wave_request(w, i);
         task_clear(t);
         uint32_t group = task_add_to(t, w->rf->front->worker.engine, r->group, r->cmd, relay_wave_argv(w, i), r->argc)->group;
-        if (group == w->asked[i].group) continue;
+        if (group == w->asked[i].group && group < META_GROUPS_MAX) continue;
         w->asked[i].group = group;
         w->asked[i].struck = false;
         refuse(w, i);
@@ -284,6 +327,7 @@ static void start_round(struct wave *w, int64_t now_ms)
 {
     w->rf->round++;
     w->round_ms = now_ms;
+    w->map = relay_map_version(w->rf);
     w->left = count_open(w);
     w->n_here = w->first_hold = w->next_hold = w->n_holds = 0;
     task_clear(&w->own);
@@ -294,9 +338,17 @@ static void start_round(struct wave *w, int64_t now_ms)
     if (w->n_here) start_own(w);
 }
 
+static bool is_routed_before(const struct wave *w)
+{
+    for (uint32_t i = 0; i < relay_wave_size(w); i++)
+        if (relay_wave_request(w, i)->routed != relay_map_version(w->rf)) return true;
+    return false;
+}
+
 void relay_round_begin(struct wave *w, int64_t now_ms)
 {
     for (uint32_t i = 0; i < relay_wave_size(w); i++) refuse(w, i);
+    if (unlikely(is_routed_before(w))) find_groups_again(w);
     start_round(w, now_ms);
 }
 
@@ -320,12 +372,16 @@ static void settle_lost(struct wave *w)
     }
 }
 
-/* How long to wait before the next round: not at all as long as some have their answer each time; nor the first time that one bounced, which told who leads. */
+/* How long to wait before the next round: not at all as long as some have their answer each time; nor if the map has changed since the round began, for it may say now where they are; nor the first time that one bounced, which told
+ * who leads. One that was refused for an old map waits for a newer one, which ends the pause when it comes (relay_wave_mapped). */
 static uint32_t pause_after(struct wave *w, uint32_t open)
 {
     bool first = !w->pause_ms;
     uint32_t pause_ms = w->pause_ms;
+    uint64_t map = relay_map_version(w->rf);
     if (open < w->left) return 0;
+    if (map < w->needs_map) return PAUSE_MAX_MS;
+    if (map != w->map) return 0;
     w->pause_ms = first ? PAUSE_MIN_MS : pause_ms * 2 < PAUSE_MAX_MS ? pause_ms * 2 : PAUSE_MAX_MS;
     return first && w->bounced ? 0 : first ? PAUSE_MIN_MS : pause_ms;
 }

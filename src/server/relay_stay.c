@@ -28,6 +28,7 @@ struct stay {
     struct relay_wait *asker;    /* of this front; NULL: of another node, or nobody */
     struct relay_letter *letter; /* of another node: its bytes are the arguments; NULL: it is of this one */
     char *bytes;                 /* of this node: the arguments' */
+    struct ticket ticket;        /* of another node */
     uint64_t from, id;
     uint32_t group;
     enum stay_state state;
@@ -273,6 +274,7 @@ static void came_home(struct worker *w, struct task *t) { ran(t->owner); }
 static void start(struct stay *s, const struct relay_wait_command *c, const struct command *cmd)
 {
     struct task *t = &s->task;
+    t->tickets = is_remote(s) ? &s->ticket : NULL;
     task_add(t, worker_of(s)->engine, cmd, c->argv, c->argc);
     t->home = worker_of(s)->id;
     t->finish = came_home;
@@ -350,6 +352,7 @@ static void begin(struct relay_front *rf, struct relay_letter *l, const struct w
     }
     struct stay *s = stay_new(rf, l->from, call->id, l->group);
     s->letter = l;
+    s->ticket = (struct ticket){call->map, h.range, h.generation, h.group};
     start(s, &(struct relay_wait_command){.group = l->group, .argc = h.argc, .argv = argv + at, .db = (uint16_t)call->db, .resp = call->resp, .no_touch = call->flags & RELAY_NO_TOUCH}, cmd);
 }
 
@@ -409,6 +412,26 @@ static bool is_over(const struct stay *s)
 {
     const struct relay_cluster *c = &s->rf->relay->cluster;
     return s->over || !c->serves(c->ctx, s->group) || relay_outcome(s->rf, &s->hold) == SEAT_LOST;
+}
+
+/* Whether its keys are still the group's. */
+static bool has_moved(struct stay *s)
+{
+    const struct task *own = &s->waiter->task;
+    const struct request *r = &own->requests[0];
+    struct task *t = &s->rf->finder;
+    task_clear(t);
+    return task_add(t, worker_of(s)->engine, r->cmd, own->args + r->first_arg, r->argc)->group != s->group;
+}
+
+void relay_stay_mapped(struct relay_front *rf)
+{
+    for (struct stay *s = rf->stays, *next; s; s = next) {
+        next = s->next;
+        if (s->state != IN_LINE && s->state != CALLED) continue;
+        s->over |= has_moved(s);
+        end_if_unwanted(s);
+    }
 }
 
 void relay_stay_time(struct relay_front *rf, int64_t now_ms)

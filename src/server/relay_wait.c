@@ -232,11 +232,13 @@ static void send_command(struct relay_wait *w, uint64_t peer)
     const struct conn *c = w->conn;
     struct buf head = {0};
     struct slice *argv = mem_alloc((w->argc + 1) * sizeof *argv);
-    relay_code_add_head(&head, (struct relay_head){w->argc, w->group});
+    struct ticket fence;
+    task_fence(relay_engine(rf), w->cmd, w->argv, w->argc, &fence);
+    relay_code_add_head(&head, (struct relay_head){w->argc, w->group, fence.range, fence.generation});
     argv[0] = buf_slice(&head);
     memcpy(argv + 1, w->argv, w->argc * sizeof *argv);
     take_number(w, peer);
-    struct wirecall_request call = {.id = w->id, .flags = RELAY_WAIT | (c->no_touch ? RELAY_NO_TOUCH : 0), .timeout_ms = atomic_load(&rf->relay->timeout_ms), .db = c->db, .resp = c->resp, .argc = w->argc + 1};
+    struct wirecall_request call = {.id = w->id, .flags = RELAY_WAIT | (c->no_touch ? RELAY_NO_TOUCH : 0), .map = fence.map, .timeout_ms = atomic_load(&rf->relay->timeout_ms), .db = c->db, .resp = c->resp, .argc = w->argc + 1};
     wirecall_add_request(&relay_peer(rf, peer)->frames, w->group, &call, argv);
     STAT_ADD(rf->counts.forwarded, 1);
     buf_fini(&head);
@@ -361,6 +363,7 @@ static void take_word(struct relay_wait *w, enum wirecall_status status, struct 
     case WIRECALL_MUSTRETRY:
     case WIRECALL_TRYAGAIN:
     case WIRECALL_NOT_LEADER:
+    case WIRECALL_BUSY:
     case WIRECALL_NO_GROUP: seek_again(w); break;
     }
 }

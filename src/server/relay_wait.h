@@ -7,7 +7,7 @@
 bool relay_wait_is(uint64_t id); /* the number of a message is that of a command that waits */
 void relay_wait_answered(struct relay_front *rf, uint64_t from, const struct wirecall_answer *a);
 void relay_wait_peer_down(struct relay_front *rf, uint64_t peer);
-void relay_wait_wake(struct relay_front *rf); /* somebody can be reached again */
+void relay_wait_wake(struct relay_front *rf); /* somebody can be reached again, or there is another map */
 void relay_wait_time(struct relay_front *rf, int64_t now_ms);
 void relay_wait_fini(struct relay_front *rf);
 
@@ -34,6 +34,7 @@ void relay_stay_forget(struct stay *s); /* and does not want to be told either *
 void relay_stay_message(struct relay_front *rf, struct relay_letter *l, const struct wirecall_request *call, const struct slice *argv);
 void relay_stay_peer_down(struct relay_front *rf, uint64_t peer);
 void relay_stay_news(struct relay_front *rf); /* some hold may have its outcome */
+void relay_stay_mapped(struct relay_front *rf); /* another map is in force: keys may be elsewhere */
 void relay_stay_time(struct relay_front *rf, int64_t now_ms);
 void relay_stay_fini(struct relay_front *rf);
 

@@ -118,9 +118,9 @@ static void whole_ran(struct wave *w)
     }
     relay_round_unfold(w, ASKED_OPEN);
     w->left = relay_wave_size(w);
-    w->bounced = true;
+    w->map = relay_map_version(w->rf);
     w->first_hold = w->n_holds = w->next_hold = 0;
-    relay_round_struck(w, w->asked[0].group);
+    relay_round_struck(w, 0, relay_round_why(w, 0));
 }
 
 static void whole_came_home(struct worker *worker, struct task *t)
@@ -211,8 +211,8 @@ bool relay_wants(const struct conn *c, uint32_t request)
     const struct task *t = &c->batch->task;
     const struct request *r = &t->requests[request];
     if (likely(r->group != SEATING_NO_GROUP)) return true;
-    /* Keys that only a pattern names could be anywhere, and so could those of a command inside a command. */
-    return r->cmd->class == CLASS_KEYED && (r->cmd->inner_at || command_keys(r->cmd, t->args + r->first_arg, r->argc, NULL, 0) > 0);
+    /* Keys that only a pattern names could be anywhere. A command inside another one that cannot run has none. */
+    return r->cmd->class == CLASS_KEYED && !r->cmd->inner_at && command_keys(r->cmd, t->args + r->first_arg, r->argc, NULL, 0) > 0;
 }
 
 bool relay_run(struct conn *c, uint32_t end_at)
@@ -262,14 +262,14 @@ static void take_answer(struct relay_message *m, uint32_t i, enum wirecall_statu
         w->asked[i].happened = true;
         break;
     case WIRECALL_UNCERTAIN: relay_round_uncertain(w, i); break;
-    case WIRECALL_MUSTRETRY: w->asked[i].state = ASKED_LOST; break;
-    case WIRECALL_TRYAGAIN: w->asked[i].state = ASKED_OPEN; break;
-    case WIRECALL_NOT_LEADER:
-    case WIRECALL_NO_GROUP:
-        w->asked[i].state = ASKED_OPEN;
-        relay_round_struck(w, w->asked[i].group);
-        w->bounced = true;
+    case WIRECALL_MUSTRETRY:
+        if (reply.n) relay_round_refused(w, i, reply);
+        else w->asked[i].state = ASKED_LOST;
         break;
+    case WIRECALL_TRYAGAIN: w->asked[i].state = ASKED_OPEN; break;
+    case WIRECALL_BUSY: relay_round_struck(w, i, ASKED_BUSY); break;
+    case WIRECALL_NOT_LEADER:
+    case WIRECALL_NO_GROUP: relay_round_struck(w, i, ASKED_NOBODY); break;
     case WIRECALL_WAITS: /* never of a command in a wave: relay_code_answer takes none such */
     case WIRECALL_TURN: return;
     }
@@ -327,6 +327,13 @@ static void for_each(struct relay_front *rf, void (*fn)(struct wave *w, int64_t 
 
 static void wake(struct wave *w, int64_t now_ms) { w->retry_ms = now_ms; }
 static void wake_waves(struct relay_front *rf) { for_each(rf, wake, relay_now_ms()); }
+
+static void wake_if_new_enough(struct wave *w, int64_t now_ms)
+{
+    if (relay_map_version(w->rf) >= w->needs_map) wake(w, now_ms);
+}
+
+void relay_wave_mapped(struct relay_front *rf) { for_each(rf, wake_if_new_enough, relay_now_ms()); }
 
 void relay_wave_news(struct relay_front *rf) { for_each(rf, NULL, 0); }
 

@@ -10,14 +10,17 @@ enum asked_state {
     ASKED_OVER,      /* has its reply */
 };
 
+enum asked_why { ASKED_NOBODY, ASKED_BUSY, ASKED_STALE };
+
 struct asked { /* a request of an unfolded wave */
     uint32_t group;
     uint8_t state;
     bool here;   /* its reply is in here_out, else in replies */
     bool happened; /* or may have: those before it cannot go again */
     bool struck; /* its group has bounced: it goes last, so that it holds up no others */
+    uint8_t why; /* enum asked_why: why it did not run the last time */
     uint8_t fate; /* enum call_fate, when it is over */
-    size_t at, n;
+    size_t at, n; /* its reply; or, if it was refused, what the newer map says */
 };
 
 /* Who asks: a connection, or this node itself. */
@@ -44,6 +47,8 @@ struct wave {
     int64_t deadline_ms, round_ms; /* round_ms: when it began */
     int64_t retry_ms;    /* when the next round begins */
     uint32_t pause_ms;   /* after the next round without an answer */
+    uint64_t map;        /* its version when the round began */
+    uint64_t needs_map;  /* somebody refused a request by a map of this version */
     uint32_t left;       /* requests without an answer when the round began */
     /* Holds of what runs here: [first_hold, n_holds) of task, those before next_hold are settled. */
     struct task *task;   /* the connection's, or own */
@@ -99,11 +104,13 @@ void relay_round_unfold(struct wave *w, enum asked_state state); /* every reques
 void relay_round_unfold_whole(struct wave *w);
 void relay_round_begin(struct wave *w, int64_t now_ms); /* the first: of a wave that was unfolded, all open */
 bool relay_round_go(struct wave *w); /* goes as far as it goes now; true: every request has its answer */
-void relay_round_struck(struct wave *w, uint32_t group); /* it has bounced */
+void relay_round_struck(struct wave *w, uint32_t i, enum asked_why why); /* request i has bounced, and with it those of its group */
+void relay_round_refused(struct wave *w, uint32_t i, struct slice reply); /* the fence refused it: relay_fence_read */
 void relay_round_answer(struct wave *w, uint32_t i, struct slice reply);
 void relay_round_uncertain(struct wave *w, uint32_t i);
 void relay_round_lose(struct wave *w, uint32_t i); /* nobody knows what became of it */
 void relay_round_lose_holds(struct wave *w);       /* which have no outcome for too long */
+enum asked_why relay_round_why(const struct wave *w, uint32_t i); /* request i bounced here */
 bool relay_round_is_stale_read(const struct wave *w, const struct request *r); /* this replica is good enough for it: its client said so */
 
 /* ---- relay_message.c */

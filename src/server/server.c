@@ -85,6 +85,12 @@ void server_stop(struct server *s)
     kill(getpid(), SIGTERM); /* the main thread waits for it */
 }
 
+static void mapped(void *ctx)
+{
+    struct server *s = ctx;
+    if (s->relay) relay_mapped(s->relay);
+}
+
 /* ---- configuration that the engine reads: copied whenever CONFIG SET changed something */
 
 static void apply_config(void *ctx)
@@ -173,7 +179,7 @@ static void build(struct server *s, unsigned workers, uint32_t shards, uint64_t 
     s->config->on_change_ctx = s;
     apply_config(s);
     notify_install(s);
-    s->engine->hooks = (struct engine_hooks){.slow = slowlog_note, .error = stats_note_error, .route = transactions_route_again, .ctx = s};
+    s->engine->hooks = (struct engine_hooks){.slow = slowlog_note, .error = stats_note_error, .route = transactions_route_again, .mapped = mapped, .ctx = s};
 }
 
 static void tear_down(struct server *s)

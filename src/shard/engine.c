@@ -95,6 +95,7 @@ void engine_set_map(struct engine *e, struct worker *w, struct space_map *m)
     e->maps->first = o;
     pthread_mutex_unlock(&e->maps->lock);
     engine_send(e, 0, &o->mail);
+    if (e->hooks.mapped) e->hooks.mapped(e->hooks.ctx);
 }
 
 void engine_free(struct engine *e)

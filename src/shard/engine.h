@@ -106,6 +106,7 @@ struct engine_hooks { /* what the server adds; called on any worker thread; may 
     void (*error)(void *ctx, struct worker *w, struct slice text);                       /* a command answered an error */
     /* A request that runs others (EXEC) has to find its shards again: as it did at first, with task_add_shard. */
     void (*route)(void *ctx, struct task *t, struct request *r);
+    void (*mapped)(void *ctx); /* another map of key spaces is in force */
     void *ctx;
 };
 

@@ -20,6 +20,7 @@ enum {
     SEATING_NO_GROUP = UINT32_MAX,     /* it has no keys */
     SEATING_MIXED = UINT32_MAX - 1,    /* its keys are in several groups */
     SEATING_NO_MAP = UINT32_MAX - 2,   /* nobody knows yet */
+    SEATING_STALE = UINT32_MAX - 3,    /* another node sent it, by a map that says otherwise than the one here (struct ticket): nobody admits it */
 };
 
 /* What became of a request, one for each that ran or bounced, in their order; and what its answer waits for (seat_outcome). */

@@ -536,7 +536,7 @@ static bool is_still_admitted(const struct worker *w, struct task *t, const stru
     const struct engine *e = w->engine;
     struct request *r = &t->requests[0];
     uint64_t version = route_version(&e->route); /* before the map is looked at */
-    if (r->routed != version && task_route_group(e, r, t->args + r->first_arg) != r->group) return false;
+    if (r->routed != version && task_route_group(e, t, r, t->args + r->first_arg) != r->group) return false;
     r->routed = version;
     return is_admitted(w, t, s);
 }

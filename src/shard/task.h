@@ -36,6 +36,14 @@ struct request {
     bool strayed;             /* an attempt whose keys have moved: it holds the shards that it stands in line at, and the new ones */
 };
 
+/* In a cluster: what a request that another node routed says of itself. The fence is where its sender's map has its first key: the request is refused when it is to run if the map here, under the tokens, has it in another
+ * group; or, being a newer one, in another range or at another generation. */
+struct ticket {
+    uint64_t map; /* version of the sender's; 0: there is no fence */
+    uint64_t range, generation;
+    uint32_t group;
+};
+
 struct task {
     struct mail mail;
     struct task *next_runnable;
@@ -50,6 +58,7 @@ struct task {
     struct thaw *thaw;       /* cold values that the request at pos needs (shard/thaw.h) */
     struct waiter *blocked;  /* set when the request at pos - 1 blocked: the task ended there */
     struct request *requests;
+    const struct ticket *tickets; /* of its requests, if they came from another node; the owner's, and there before they are added */
     struct slice *args;
     uint16_t *shards;
     uint64_t *hashes;
@@ -77,6 +86,8 @@ struct task {
 struct request *task_add(struct task *t, const struct engine *e, const struct command *cmd, const struct slice *argv, uint32_t argc);
 /* The same for a command that may be a group's own (CMD_OF_GROUP): it goes to this group. Others go to that of their keys. */
 struct request *task_add_to(struct task *t, const struct engine *e, uint32_t group, const struct command *cmd, const struct slice *argv, uint32_t argc);
+/* The fence of a request that goes to another node. */
+void task_fence(const struct engine *e, const struct command *cmd, const struct slice *argv, uint32_t argc, struct ticket *out);
 /* As task_add for a request whose shards are the union of others': start empty, add shards, then sort. */
 void task_add_shard(struct task *t, struct request *r, uint32_t shard);
 void task_add_all_shards(struct task *t, struct request *r, const struct engine *e);

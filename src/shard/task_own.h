@@ -16,7 +16,7 @@ static inline void *task_grown(void *array, uint32_t *cap, uint32_t need, size_t
 static inline bool task_visits_shards(const struct command *c) { return c->class == CLASS_EACH || c->class == CLASS_CURSOR; }
 uint32_t task_route_first_visited(const struct engine *e, const struct command *c, const struct slice *argv); /* of those */
 /* The one group that all keys of a request are in, or that was named (shard/seating.h). */
-uint32_t task_route_group(const struct engine *e, const struct request *r, const struct slice *argv);
+uint32_t task_route_group(const struct engine *e, const struct task *t, const struct request *r, const struct slice *argv);
 /* Routes the request at pos again, whose tokens are held. True: it needs no others. */
 bool task_route_is_here(struct task *t, const struct engine *e);
 

@@ -134,43 +134,85 @@ static __attribute__((noinline)) void find_other_shards(struct task *t, const st
 
 /* ---- in a cluster */
 
-static void join_group(uint32_t *group, uint32_t another) { *group = *group == SEATING_NO_GROUP || *group == another ? another : SEATING_MIXED; }
+/* Where the keys of a request are: the one group of all of them, and the range of the first. */
+struct whereabouts {
+    uint32_t group;
+    bool any;
+    uint64_t range, generation;
+};
+
+static void join_place(struct whereabouts *w, uint32_t group, uint64_t range, uint64_t generation)
+{
+    if (!w->any) *w = (struct whereabouts){group, true, range, generation};
+    else if (w->group != group) w->group = SEATING_MIXED;
+}
 
 static bool join_piece(void *ctx, const struct space_piece *p)
 {
-    join_group(ctx, p->hashed ? SEATING_MIXED : p->shard);
+    join_place(ctx, p->hashed ? SEATING_MIXED : p->shard, p->id, p->generation);
     return !p->hashed;
 }
 
-/* The one group that a part of a key space is in. */
-static uint32_t find_extent_group(const struct space_map *m, const struct request *r, const struct slice *argv)
+/* Of a part of a key space. */
+static void find_extent(const struct space_map *m, const struct command *c, const struct slice *argv, uint32_t argc, struct whereabouts *out)
 {
     struct slice space, start, end;
-    uint32_t group = SEATING_NO_GROUP;
-    if (!r->cmd->extent(argv, r->argc, &space, &start, &end)) return SEATING_NO_GROUP; /* it answers what is wrong */
-    if (!m) return SEATING_NO_MAP;
-    spaces_overlap(m, space, start, end, join_piece, &group);
-    return group;
+    if (!c->extent(argv, argc, &space, &start, &end)) return; /* it answers what is wrong */
+    if (m) spaces_overlap(m, space, start, end, join_piece, out);
+    else out->group = SEATING_NO_MAP;
 }
 
-__attribute__((noinline)) uint32_t task_route_group(const struct engine *e, const struct request *r, const struct slice *argv)
+static void find_keys(const struct engine *e, const struct space_map *m, const struct command *c, const struct slice *argv, uint32_t argc, struct whereabouts *out)
 {
-    const struct command *c = r->cmd;
-    const struct space_map *m = route_map(&e->route);
-    uint32_t on_stack[KEYS_ON_STACK], *at = on_stack, group = SEATING_NO_GROUP;
-    if (c->flags & CMD_OF_GROUP) return r->group;
-    if (c->class == CLASS_SPACE) return find_extent_group(m, r, argv);
-    if (c->class != CLASS_KEYED || c->inner_at || (c->needs_all && c->needs_all(argv, r->argc))) return SEATING_NO_GROUP;
-    int n = command_keys(c, argv, r->argc, at, KEYS_ON_STACK);
-    if (n <= 0) return SEATING_NO_GROUP;
-    if (!m) return SEATING_NO_MAP;
+    uint32_t on_stack[KEYS_ON_STACK], *at = on_stack;
+    struct space_place place;
+    int n = command_keys(c, argv, argc, at, KEYS_ON_STACK);
+    if (n <= 0) return;
+    if (!m) {
+        out->group = SEATING_NO_MAP;
+        return;
+    }
     if (n > KEYS_ON_STACK) {
         at = mem_alloc((size_t)n * sizeof *at);
-        n = command_keys(c, argv, r->argc, at, n);
+        n = command_keys(c, argv, argc, at, n);
     }
-    for (int i = 0; i < n && group != SEATING_MIXED; i++) join_group(&group, spaces_shard(m, argv[at[i]], keyhash(argv[at[i]], e->route.seed)));
+    for (int i = 0; i < n && out->group != SEATING_MIXED; i++) {
+        spaces_route(m, argv[at[i]], keyhash(argv[at[i]], e->route.seed), &place);
+        join_place(out, place.shard, place.id, place.generation);
+    }
     if (at != on_stack) mem_free(at);
-    return group;
+}
+
+static void find_places(const struct engine *e, const struct space_map *m, const struct command *c, const struct slice *argv, uint32_t argc, struct whereabouts *out)
+{
+    *out = (struct whereabouts){.group = SEATING_NO_GROUP};
+    c = command_unwrap(e->commands, c, &argv, &argc);
+    if (!c) return;
+    if (c->class == CLASS_SPACE) find_extent(m, c, argv, argc, out);
+    else if (c->class == CLASS_KEYED && !(c->needs_all && c->needs_all(argv, argc))) find_keys(e, m, c, argv, argc, out);
+}
+
+static bool is_stale(const struct ticket *t, const struct whereabouts *w, const struct space_map *m)
+{
+    if (!t->map || !w->any) return false;
+    return w->group != t->group || (m->version > t->map && (w->range != t->range || w->generation != t->generation));
+}
+
+__attribute__((noinline)) uint32_t task_route_group(const struct engine *e, const struct task *t, const struct request *r, const struct slice *argv)
+{
+    const struct space_map *m = route_map(&e->route);
+    struct whereabouts w;
+    if (r->cmd->flags & CMD_OF_GROUP) return r->group;
+    find_places(e, m, r->cmd, argv, r->argc, &w);
+    return t->tickets && is_stale(&t->tickets[r - t->requests], &w, m) ? SEATING_STALE : w.group;
+}
+
+void task_fence(const struct engine *e, const struct command *cmd, const struct slice *argv, uint32_t argc, struct ticket *out)
+{
+    const struct space_map *m = route_map(&e->route);
+    struct whereabouts w = {0};
+    if (m && !(cmd->flags & CMD_OF_GROUP)) find_places(e, m, cmd, argv, argc, &w);
+    *out = w.any ? (struct ticket){m->version, w.range, w.generation, w.group} : (struct ticket){.group = SEATING_NO_GROUP};
 }
 
 static inline void find_shards(struct task *t, const struct engine *e, struct request *r, const struct slice *argv)
@@ -189,7 +231,7 @@ static inline void find_shards(struct task *t, const struct engine *e, struct re
     } else {
         find_other_shards(t, e, r, argv);
     }
-    if (unlikely(e->seating != NULL)) r->group = task_route_group(e, r, argv);
+    if (unlikely(e->seating != NULL)) r->group = task_route_group(e, t, r, argv);
 }
 
 struct request *task_add_to(struct task *t, const struct engine *e, uint32_t group, const struct command *cmd, const struct slice *argv, uint32_t argc)

@@ -69,6 +69,7 @@ struct relayrig_node {
     _Atomic uint16_t table[META_GROUPS_MAX];
     struct seating seating;
     int held; /* a shard whose token the test has; -1: none */
+    bool busy; /* nothing is admitted, though it leads */
 };
 
 struct relayrig_client {
@@ -99,7 +100,8 @@ static struct relayrig_seat *relayrig_seat(struct relayrig_node *n, uint32_t gro
 
 static bool relayrig_admits(void *ctx, const struct task *t, const struct request *r, const struct shard *s)
 {
-    return r->group < META_GROUPS_MAX && relayrig_seat(ctx, r->group)->serves;
+    struct relayrig_node *n = ctx;
+    return r->group < META_GROUPS_MAX && relayrig_seat(n, r->group)->serves && !n->busy;
 }
 
 static void relayrig_ran(void *ctx, const struct task *t, const struct request *r, const struct shard *s, const struct exec *x, struct hold *h)
@@ -197,7 +199,7 @@ static struct relayrig_node *relayrig_leader(struct relayrig *r, uint32_t group)
     return NULL;
 }
 
-static void relayrig_depose(struct relayrig *r, uint32_t group, enum relayrig_fate fate, bool happened)
+static inline void relayrig_depose(struct relayrig *r, uint32_t group, enum relayrig_fate fate, bool happened)
 {
     struct relayrig_node *n = relayrig_leader(r, group);
     if (!n) return;
@@ -278,7 +280,7 @@ static bool relayrig_deliver(struct relayrig *r, uint32_t from, uint32_t to)
     return true;
 }
 
-static void relayrig_cut(struct relayrig *r, uint32_t a, uint32_t b)
+static inline void relayrig_cut(struct relayrig *r, uint32_t a, uint32_t b)
 {
     struct relayrig_letter *l;
     while ((l = relayrig_take(r, a, b))) relayrig_drop(l);
@@ -288,7 +290,7 @@ static void relayrig_cut(struct relayrig *r, uint32_t a, uint32_t b)
     relay_down(r->nodes[b].server.relay, a + 1);
 }
 
-static void relayrig_mend(struct relayrig *r, uint32_t a, uint32_t b) { r->cut[a][b] = r->cut[b][a] = false; }
+static inline void relayrig_mend(struct relayrig *r, uint32_t a, uint32_t b) { r->cut[a][b] = r->cut[b][a] = false; }
 
 /* ---- clients */
 
@@ -427,6 +429,14 @@ static inline void relayrig_expect_begins(struct relayrig_client *c, const char 
     c->conn.out.len = 0;
 }
 
+/* ---- maps */
+
+static void relayrig_mapped(void *ctx) { relay_mapped(((struct relayrig_node *)ctx)->server.relay); }
+
+/* A node gets a map. Takes it. */
+static inline void relayrig_map(struct relayrig_node *n, struct space_map *m) { engine_set_map(n->server.engine, &n->server.fronts[0]->worker, m); }
+static inline const struct space_map *relayrig_map_of(const struct relayrig_node *n) { return route_map(&n->server.engine->route); }
+
 /* ---- life */
 
 static void relayrig_open_node(struct relayrig *r, uint32_t i)
@@ -455,6 +465,7 @@ static void relayrig_open_node(struct relayrig *r, uint32_t i)
     s->fronts = mem_zalloc(RELAYRIG_FRONTS * sizeof *s->fronts);
     for (uint32_t k = 0; k < RELAYRIG_FRONTS; k++) s->fronts[k] = front_new(s);
     s->relay = relay_new(s);
+    s->engine->hooks = (struct engine_hooks){.mapped = relayrig_mapped, .ctx = n};
     relay_set_cluster(s->relay, &(struct relay_cluster){n, n->id, relayrig_serves, relayrig_hint, relayrig_learn, relayrig_outcome, relayrig_hurry, relayrig_send});
 }
 

@@ -298,7 +298,7 @@ static void attempts_are_made_ever_more_seldom_and_never_at_one_rhythm(void **st
 /* ---- silence */
 
 /* Opens a listener that plays node 2, lets node 1 connect to it, and greets. */
-static int play_peer_of_version(struct linkrig *rig, int *listener, uint16_t version)
+static int play_peer(struct linkrig *rig, int *listener)
 {
     uint16_t port;
     char address[32];
@@ -308,13 +308,10 @@ static int play_peer_of_version(struct linkrig *rig, int *listener, uint16_t ver
     links_peer_put(rig->nodes[1].links, 2, address);
     LINKRIG_UNTIL(rig, (fd = accept(*listener, NULL, NULL)) >= 0);
     struct wire_hello hello = linkrig_hello(2, 1);
-    hello.version = version;
     linkrig_write_hello(fd, hello);
     LINKRIG_UNTIL(rig, rig->nodes[1].out_up[2]);
     return fd;
 }
-
-static int play_peer(struct linkrig *rig, int *listener) { return play_peer_of_version(rig, listener, WIRE_VERSION); }
 
 static void a_peer_that_greets_and_says_nothing_more_is_given_up(void **state)
 {
@@ -439,11 +436,11 @@ static void what_is_spread_is_not_sent_to_nodes_that_would_not_understand_it(voi
 {
     struct linkrig *rig = start(state, 1);
     uint64_t dropped = 0;
-    int listener, fd = play_peer_of_version(rig, &listener, 1);
-    assert_int_equal(spread(rig, 1, 100, 2, 1000, &dropped), 0);
+    int listener, fd = play_peer(rig, &listener);
+    assert_int_equal(spread(rig, 1, 100, WIRE_VERSION + 1, 1000, &dropped), 0);
     assert_int_equal(dropped, 0);
     assert_int_equal(linkrig_stats(rig, 1, 2).frames_out, 0);
-    assert_int_equal(spread(rig, 1, 100, 1, 1000, &dropped), 2);
+    assert_int_equal(spread(rig, 1, 100, WIRE_VERSION, 1000, &dropped), 2);
     close(fd);
     close(listener);
     linkrig_free(rig);

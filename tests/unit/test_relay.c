@@ -266,7 +266,7 @@ static void messages_that_make_no_sense_are_dropped(void **state)
     struct buf frames = {0};
     struct slice args[] = {SLICE("12345678"), SLICE("GET")}, head;
     struct buf heads = {0};
-    relay_code_add_head(&heads, (struct relay_head){7, 2}); /* more arguments than there are */
+    relay_code_add_head(&heads, (struct relay_head){.argc = 7, .group = 2}); /* more arguments than there are */
     head = buf_slice(&heads);
     args[0] = head;
     wirecall_add_request(&frames, 2, &(struct wirecall_request){.id = 1, .resp = 2, .argc = 2}, args);
@@ -287,7 +287,7 @@ static void commands_of_a_message_are_checked_as_those_of_a_client(void **state)
         struct slice args[4];
         uint32_t argc = 0;
         while (argc < 3 && commands[i][argc].n) args[1 + argc] = commands[i][argc], argc++;
-        relay_code_add_head(&heads, (struct relay_head){argc, 2});
+        relay_code_add_head(&heads, (struct relay_head){.argc = argc, .group = 2});
         args[0] = buf_slice(&heads);
         wirecall_add_request(&frames, 2, &(struct wirecall_request){.id = 1, .resp = 2, .argc = argc + 1}, args);
         relayrig_send(&r->nodes[1], 1, buf_slice(&frames));

@@ -268,7 +268,7 @@ static enum wirecall_status answer_to(struct relayrig *r, uint32_t group, struct
     struct wirecall_answer a;
     enum wirecall_status status;
     struct slice reply;
-    relay_code_add_head(&heads, (struct relay_head){1, group});
+    relay_code_add_head(&heads, (struct relay_head){.argc = 1, .group = group});
     struct slice args[] = {buf_slice(&heads), name};
     wirecall_add_request(&frames, RELAYRIG_FIRST, &(struct wirecall_request){.id = 1, .resp = 2, .argc = 2}, args);
     relayrig_send(&r->nodes[1], 1, buf_slice(&frames));

@@ -322,7 +322,7 @@ static unsigned feed(struct wirecall_joiner *j, struct slice frames, struct slic
 static void a_command_larger_than_a_frame_comes_in_pieces_and_whole(void **state)
 {
     struct slice argv[3] = {SLICE("SET"), SLICE("key"), large(3 * WIRE_FRAME_MAX, 1)}, *back = NULL, message;
-    struct wirecall_request q = {.id = 5, .session = 6, .seq = 7, .range = 8, .generation = 9, .resp = 3, .argc = 3}, got;
+    struct wirecall_request q = {.id = 5, .session = 6, .map = 7, .resp = 3, .argc = 3}, got;
     struct buf b = {0};
     uint32_t room = 0;
     wirecall_add_request(&b, 4, &q, argv);
@@ -331,6 +331,8 @@ static void a_command_larger_than_a_frame_comes_in_pieces_and_whole(void **state
     assert_int_equal(feed(j, buf_slice(&b), &message), 1);
     assert_int_equal(wirecall_get_request(message, &got, &back, &room), 0);
     assert_int_equal(got.id, 5);
+    assert_int_equal(got.session, 6);
+    assert_int_equal(got.map, 7);
     assert_int_equal(got.argc, 3);
     for (int i = 0; i < 3; i++) assert_true(slice_eq(argv[i], back[i]));
     assert_int_equal(wirecall_joiner_bytes(j), 0);

@@ -116,11 +116,10 @@ static inline void wirerandom_raft(struct rng *r, struct buf *out, enum wire_typ
 static inline void wirerandom_call(struct rng *r, struct buf *out, enum wire_type type, uint32_t group)
 {
     struct slice argv[9];
-    struct wirecall_request q = {.id = rng_u64(r), .session = rng_u64(r), .seq = wirerandom_number(r), .range = wirerandom_number(r),
-                                 .generation = wirerandom_number(r), .flags = (uint32_t)rng_u64(r), .timeout_ms = (uint32_t)rng_below(r, 60000),
+    struct wirecall_request q = {.id = rng_u64(r), .session = rng_u64(r), .map = wirerandom_number(r), .flags = (uint32_t)rng_u64(r), .timeout_ms = (uint32_t)rng_below(r, 60000),
                                  .db = (uint32_t)rng_below(r, 16), .resp = (uint8_t)(2 + rng_below(r, 2)), .argc = 1 + (uint32_t)rng_below(r, 9)};
     for (uint32_t i = 0; i < q.argc; i++) argv[i] = wirerandom_bytes(r, 200);
-    struct wirecall_answer a = {.id = q.id, .status = (enum wirecall_status)rng_below(r, WIRECALL_TURN + 1), .leader = wirerandom_number(r), .reply = argv[0]};
+    struct wirecall_answer a = {.id = q.id, .status = (enum wirecall_status)rng_below(r, WIRECALL_BUSY + 1), .leader = wirerandom_number(r), .reply = argv[0]};
     if (type == WIRE_REQUEST) wirecall_add_request(out, group, &q, argv);
     else wirecall_add_answer(out, group, &a);
 }
