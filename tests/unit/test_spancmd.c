@@ -1,0 +1,368 @@
+/* Spans of a key space over two groups, step by step, on two real seats of one engine. Raft is the test's: what is proposed is committed at once, and a reign ends and begins anew as if another node had led in between. */
+#include "rig.h"
+
+#include "cluster/intents.h"
+#include "cluster/seat.h"
+#include "cluster/txncmd.h"
+#include "log/opcode.h"
+#include "resp/answer.h"
+#include "route/spacelock.h"
+
+enum { A = 2, B = 3, GROUPS_END = 4 };
+
+struct log {
+    uint64_t index, term, round;
+};
+
+static struct {
+    struct rig *rig;
+    struct worker *w;
+    struct seats *seats;
+    struct log logs[GROUPS_END];
+    struct buf out; /* the last reply */
+    char token[GROUPS_END][TXNCMD_TOKEN_BYTES + 1];
+    uint64_t now;
+} sc;
+
+/* ---- Raft */
+
+struct proposed {
+    struct proposed *next;
+    uint32_t group;
+    uint64_t index, term;
+    struct buf data;
+};
+static struct proposed *proposed, **last_proposed = &proposed;
+
+static void wake(void *ctx) {}
+static void told(void *ctx) {}
+static void refill(void *ctx, uint32_t group) { fail(); }
+static void ask_round(void *ctx, uint32_t group, uint64_t round) { sc.logs[group].round = round; }
+
+static int propose(void *ctx, uint32_t group, uint64_t term, struct slice data, uint64_t *index)
+{
+    struct proposed *p = mem_zalloc(sizeof *p);
+    *index = ++sc.logs[group].index;
+    p->group = group;
+    p->index = *index;
+    p->term = term;
+    buf_add_slice(&p->data, data);
+    *last_proposed = p;
+    last_proposed = &p->next;
+    return 0;
+}
+
+static void work(void)
+{
+    for (int i = 0; i < 8; i++) {
+        engine_receive(sc.w);
+        task_pump(sc.w);
+    }
+}
+
+static void commit_all(void)
+{
+    while (proposed) {
+        struct proposed *p = proposed;
+        proposed = p->next;
+        if (!proposed) last_proposed = &proposed;
+        seats_committed(sc.seats, p->group, &(struct raftnode_entry){.index = p->index, .term = p->term, .type = RAFTNODE_COMMAND, .data = buf_slice(&p->data)}, 1);
+        buf_fini(&p->data);
+        mem_free(p);
+    }
+}
+
+static void settle(void)
+{
+    for (int i = 0; i < 3; i++) {
+        seats_turn(sc.seats, sc.now);
+        seats_tell(sc.seats);
+        commit_all();
+        for (uint32_t g = A; g <= B; g++)
+            if (sc.logs[g].round) seats_confirmed(sc.seats, g, sc.logs[g].round, 0);
+        work();
+    }
+}
+
+static void pass(uint64_t ms)
+{
+    sc.now += ms;
+    settle();
+}
+
+static void lead(uint32_t group)
+{
+    struct log *l = &sc.logs[group];
+    seats_committed(sc.seats, group, &(struct raftnode_entry){.index = ++l->index, .term = ++l->term, .type = RAFTNODE_BARRIER}, 1);
+    seats_role(sc.seats, group, RAFTNODE_LEADER, l->term, 1);
+    work();
+}
+
+static void lead_anew(uint32_t group)
+{
+    settle();
+    seats_role(sc.seats, group, RAFTNODE_FOLLOWER, sc.logs[group].term + 1, 2);
+    lead(group);
+}
+
+/* ---- life: the space r is cut at r/m; what is below is in A, the rest in B. The space h goes by hashes. */
+
+static struct space_map *make_map(void)
+{
+    struct route *route = &sc.rig->engine->route;
+    const struct hash_desc halves[] = {{.id = 1, .generation = 1, .shard = A, .first = 0, .last = UINT64_MAX / 2}, {.id = 2, .generation = 1, .shard = B, .first = UINT64_MAX / 2 + 1, .last = UINT64_MAX}};
+    const struct range_desc ranges[] = {{.id = 3, .generation = 1, .shard = A, .end = SLICE("r/m")}, {.id = 4, .generation = 1, .shard = B, .start = SLICE("r/m")}};
+    enum spaces_error error;
+    struct space_map *plain = spaces_new(route, SPACE_BUCKET, halves, 2, 1);
+    struct space_map *m = spaces_set_mode(plain, SLICE("r"), SPACE_RANGE, ranges, 2, true, &error, NULL);
+    assert_non_null(m);
+    spaces_unref(plain);
+    return m;
+}
+
+static int set_up(void **state)
+{
+    memset(&sc, 0, sizeof sc);
+    sc.rig = rig_new(1, 4);
+    sc.w = sc.rig->workers[0];
+    sc.w->now_ms = 1000000;
+    sc.now = 1000;
+    sc.seats = seats_new(&(struct seats_options){.engine = sc.rig->engine, .raft = {NULL, wake, propose, ask_round}, .now = sc.now, .refill = refill, .told = told});
+    topology_follow(sc.rig->topology, sc.w, make_map());
+    for (uint32_t g = A; g <= B; g++) assert_int_equal(seats_add(sc.seats, g), 0);
+    work();
+    while (topology_step(sc.rig->topology, sc.w)) work();
+    lead(A);
+    lead(B);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    settle();
+    seats_free(sc.seats);
+    buf_fini(&sc.out);
+    rig_free(sc.rig);
+    return 0;
+}
+
+/* ---- asking */
+
+enum { WORDS_MAX = 12 };
+
+/* False: it bounced. */
+static bool ask(uint32_t group, const struct slice *argv, uint32_t argc)
+{
+    struct task t = {.resp = 2, .out = &sc.out};
+    const struct command *cmd = command_find_any(sc.rig->table, argv[0]);
+    assert_non_null(cmd);
+    sc.out.len = 0;
+    if (cmd->flags & CMD_OF_GROUP) task_add_to(&t, sc.rig->engine, group, cmd, argv, argc);
+    else task_add(&t, sc.rig->engine, cmd, argv, argc);
+    t.end = 1;
+    assert_true(task_start(sc.w, &t));
+    bool ran = !t.holds[0].bounced;
+    task_fini(&t);
+    settle();
+    return ran;
+}
+
+/* Words between bars, for some are empty. */
+static bool ask_text(uint32_t group, const char *text)
+{
+    struct slice argv[WORDS_MAX];
+    uint32_t argc = 0;
+    for (const char *p = text, *end; p; p = *end ? end + 1 : NULL) {
+        end = strchrnul(p, '|');
+        assert_true(argc < WORDS_MAX);
+        argv[argc++] = slice_of(p, (size_t)(end - p));
+    }
+    return ask(group, argv, argc);
+}
+
+static void says(uint32_t group, const char *text, const char *expected)
+{
+    assert_true(ask_text(group, text));
+    buf_add_byte(&sc.out, '\0');
+    assert_string_equal(sc.out.p, expected);
+}
+
+static void bounces(const char *text) { assert_false(ask_text(A, text)); }
+
+/* It reserves, and tells this. */
+static void tells(uint32_t group, const char *text, const char *expected)
+{
+    assert_true(ask_text(group, text));
+    struct slice in = buf_slice(&sc.out);
+    struct answer a;
+    uint32_t n;
+    assert_true(answer_array(&in, &n) && n == 2 && answer_next(&in, &a) && a.type == '$' && a.text.n == TXNCMD_TOKEN_BYTES);
+    memcpy(sc.token[group], a.text.p, a.text.n);
+    assert_true(slice_eq(in, slice_str(expected)));
+}
+
+/* With the group's token between. */
+static void says_with_token(uint32_t group, const char *before, const char *behind, const char *expected)
+{
+    char text[256];
+    snprintf(text, sizeof text, "%s|%s%s", before, sc.token[group], behind);
+    says(group, text, expected);
+}
+
+static void fill(void)
+{
+    says(A, "set|r/a|1", "+OK\r\n");
+    says(A, "set|r/b|2", "+OK\r\n");
+    says(B, "set|r/x|3", "+OK\r\n");
+}
+
+/* ---- */
+
+static void a_page_is_told_and_its_span_reserved(void **state)
+{
+    fill();
+    tells(A, "span.get|t1|r||r/m|10|", "*4\r\n$3\r\nr/a\r\n$1\r\n1\r\n$3\r\nr/b\r\n$1\r\n2\r\n");
+    tells(B, "span.get|t1|r|r/m||10|k", "*1\r\n$3\r\nr/x\r\n");
+    bounces("set|r/b|9");
+    bounces("set|r/c|9");
+    bounces("set|r/y|9");
+    bounces("range.del|r|-|r/b");
+    says(A, "get|r/a", "$1\r\n1\r\n");
+    says(A, "range.count|r|-|r/m", ":2\r\n");
+    says(A, "set|other|9", "+OK\r\n");
+    says_with_token(A, "txn.done|t1", "", "+OK\r\n");
+    says_with_token(A, "txn.done|t1", "", "-TXNGONE its reservations are gone\r\n");
+    says(A, "set|r/c|9", "+OK\r\n");
+    bounces("set|r/y|9"); /* B's goes on */
+}
+
+static void a_page_goes_from_the_end_on_and_up_to_its_limit(void **state)
+{
+    fill();
+    tells(A, "span.get|t1|r||r/m|1|rk", "*1\r\n$3\r\nr/b\r\n");
+    tells(A, "span.get|t1|r|r/b|r/m|1|k", "*1\r\n$3\r\nr/b\r\n");
+}
+
+static void what_is_enough_by_itself_reserves_nothing(void **state)
+{
+    fill();
+    says(A, "span.get|t1|r||r/m|2|ko", "*2\r\n$-1\r\n*2\r\n$3\r\nr/a\r\n$3\r\nr/b\r\n");
+    says(A, "set|r/b|9", "+OK\r\n");
+    tells(A, "span.get|t1|r||r/m|3|ko", "*2\r\n$3\r\nr/a\r\n$3\r\nr/b\r\n");
+    bounces("set|r/b|9");
+}
+
+static void a_span_that_is_not_all_here_has_moved(void **state)
+{
+    says(A, "span.get|t1|r|r/a|r/z|10|", "-TXNMOVED the span is not in this group, or not all of it\r\n");
+    says(A, "span.count|t1|r|r/n|", "-TXNMOVED the span is not in this group, or not all of it\r\n");
+    says(B, "span.keys|t1|r|r/l|", "-TXNMOVED the span is not in this group, or not all of it\r\n");
+    says(B, "span.locks|t1|r|r/l||w", "-TXNMOVED the span is not in this group, or not all of it\r\n");
+}
+
+static void a_span_with_a_key_that_is_being_written_is_taken(void **state)
+{
+    fill();
+    assert_true(ask_text(A, "txn.fetch|t1|1|0|w|r/a"));
+    says(A, "span.get|t2|r||r/m|10|", "-TXNBUSY a key of the span is taken by another transaction\r\n");
+    says(A, "span.count|t2|r||r/b", "-TXNBUSY a key of the span is taken by another transaction\r\n");
+    tells(A, "span.count|t2|r|r/b|r/m", ":1\r\n");
+    pass(INTENTS_RESERVED_MS);
+    tells(A, "span.count|t2|r||r/m", ":2\r\n"); /* and what is too old makes way */
+}
+
+static void readers_share_a_span_and_a_deletion_does_not(void **state)
+{
+    fill();
+    tells(A, "span.get|t1|r||r/m|10|k", "*2\r\n$3\r\nr/a\r\n$3\r\nr/b\r\n");
+    tells(A, "span.count|t2|r||r/m", ":2\r\n");
+    says(A, "span.keys|t3|r||r/m", "-TXNBUSY a key of the span is taken by another transaction\r\n");
+}
+
+/* ---- writing */
+
+static void ops_of(struct buf *out, const struct op *op)
+{
+    struct buf one = {0};
+    opcode_write(&one, op);
+    txncmd_add_op(out, buf_slice(&one));
+    buf_fini(&one);
+}
+
+static void with_ops(uint32_t group, const char *command, const char *number, const struct buf *ops, const char *expected)
+{
+    const struct slice argv[] = {slice_str(command), SLICE("t1"), slice_of(sc.token[group], TXNCMD_TOKEN_BYTES), slice_str(number), buf_slice(ops)};
+    const struct slice decide[] = {argv[0], argv[1], argv[2], SLICE("1"), slice_str(number), argv[4]};
+    bool decides = strcmp(command, "txn.decide") == 0;
+    assert_true(ask(group, decides ? decide : argv, decides ? 6 : 5));
+    buf_add_byte(&sc.out, '\0');
+    assert_string_equal(sc.out.p, expected);
+}
+
+static void keys_of_spans_are_deleted_in_two_phases(void **state)
+{
+    struct buf in_a = {0}, in_b = {0};
+    fill();
+    tells(A, "span.keys|t1|r||r/m", "*2\r\n$3\r\nr/a\r\n$3\r\nr/b\r\n");
+    tells(B, "span.keys|t1|r|r/m|", "*1\r\n$3\r\nr/x\r\n");
+    ops_of(&in_a, &(struct op){.kind = OP_DEL, .key = SLICE("r/a")});
+    ops_of(&in_a, &(struct op){.kind = OP_DEL, .key = SLICE("r/b")});
+    ops_of(&in_b, &(struct op){.kind = OP_DEL, .key = SLICE("r/x")});
+    with_ops(A, "txn.prepare", "3", &in_a, "+OK\r\n");
+    bounces("get|r/a");
+    bounces("set|r/c|9"); /* nothing appears in the span before it is decided */
+    lead_anew(A);
+    bounces("set|r/c|9"); /* whoever leads */
+    bounces("range.get|r|-|r/m");
+    with_ops(B, "txn.decide", "2", &in_b, "+OK\r\n");
+    says(A, "txn.commit|t1", "+OK\r\n");
+    says(A, "range.count|r|-|r/m", ":0\r\n");
+    says(B, "range.count|r|r/m", ":0\r\n");
+    says(A, "set|r/c|9", "+OK\r\n");
+    buf_fini(&in_a);
+    buf_fini(&in_b);
+}
+
+static void who_has_the_counter_writes_locks_and_nobody_else_changes_any(void **state)
+{
+    struct buf ops = {0}, key = {0}, value = {0};
+    struct spacelock l = {.token = spacelock_token(1, A), .exclusive = true, .owner = SLICE("me")};
+    tells(A, "span.locks|t1|r||r/m|w", "*3\r\n:0\r\n:1000000\r\n*0\r\n");
+    bounces("range.lock|r|r/a|r/b|you|5000");
+    says(A, "set|r/a|1", "+OK\r\n"); /* keys are no concern of theirs */
+    says(A, "span.locks|t2|r||r/m|r", "-TXNBUSY a key of the span is taken by another transaction\r\n");
+    spacelock_key(&key, SLICE("r"), l.token);
+    spacelock_value(&value, &l);
+    ops_of(&ops, &(struct op){.kind = OP_SET, .db = STORE_SYSTEM_DB, .key = buf_slice(&key), .value = buf_slice(&value), .expiry_ms = 1005000});
+    with_ops(A, "txn.decide", "3", &ops, "+OK\r\n");
+    assert_true(ask_text(A, "range.lock|r|r/a|r/b|you|5000"));
+    assert_non_null(memmem(sc.out.p, sc.out.len, "me", 2));
+    tells(A, "span.locks|t2|r||r/m|r", "*3\r\n:0\r\n:1000000\r\n*1\r\n*6\r\n:65538\r\n:1\r\n$0\r\n\r\n$0\r\n\r\n$2\r\nme\r\n:1005000\r\n");
+    says(A, "range.locks|h/x", "*0\r\n");
+    buf_fini(&ops);
+    buf_fini(&key);
+    buf_fini(&value);
+}
+
+static void words_that_make_no_sense_are_refused(void **state)
+{
+    says(A, "span.get|a/b|r||r/m|10|", "-ERR that is no name of a transaction\r\n");
+    says(A, "span.get|t1|r||r/m|0|", "-ERR the arguments of span.get make no sense\r\n");
+    says(A, "span.get|t1|r||r/m|x|", "-ERR the arguments of span.get make no sense\r\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_page_is_told_and_its_span_reserved, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_page_goes_from_the_end_on_and_up_to_its_limit, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_enough_by_itself_reserves_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_span_that_is_not_all_here_has_moved, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_span_with_a_key_that_is_being_written_is_taken, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(readers_share_a_span_and_a_deletion_does_not, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(keys_of_spans_are_deleted_in_two_phases, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_has_the_counter_writes_locks_and_nobody_else_changes_any, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(words_that_make_no_sense_are_refused, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
