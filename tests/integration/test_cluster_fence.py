@@ -176,3 +176,35 @@ def test_clients_that_route_for_themselves_lose_nothing_while_ranges_change(clus
         stir_until(nodes, load, lambda: refusals[0] > 0 and sum(counts.of.values()) > 100)
     assert not load.failed, load.failed
     assert [int(v or 0) for v in nodes[2].mget(KEYS)] == list(counts.of.values())
+
+
+def groups_of(c):
+    return [r["shard"] for r in ranges(c)]
+
+
+def move(c, to):
+    """The whole space's range to another group, and until it is there."""
+    c.execute_command("RANGE.MOVE", "users", KEYS[0], to)
+    wait_for(lambda: groups_of(c) == [to] and "to-shard" not in ranges(c)[0], 60, lambda: f"it does not arrive: {ranges(c)}")
+
+
+def test_requests_follow_a_range_to_another_group(cluster, nodes):
+    counts = Counts()
+    home = groups_of(nodes[0])[0]
+    others = [g for g in range(2, 10) if g != home]
+
+    def count(c, rng):
+        k = rng.choice(KEYS)
+        c.incr(k)
+        counts.add(k)
+
+    with Load(cluster, count) as load:
+        wait_for(lambda: sum(counts.of.values()) > 100, 60, lambda: "nothing is counted")
+        for to in others[:6] + [home]:
+            before = sum(counts.of.values())
+            move(nodes[0], to)
+            assert not load.failed, load.failed
+            wait_for(lambda: sum(counts.of.values()) > before + 50 or load.failed, 60, lambda: "nothing is counted")
+    assert not load.failed, load.failed
+    assert [int(v or 0) for v in nodes[1].mget(KEYS)] == list(counts.of.values())
+    assert sum(int(cluster.info(n)["cluster_requests_bounced"]) for n in cluster.nodes) > 0
