@@ -21,7 +21,7 @@ static bool find_interval(const struct space_map *map, uint64_t id, struct piece
     for (uint32_t i = 0; i < map->n_hash; i++) {
         const struct hash_desc *d = &map->hash[i];
         if (d->id != id) continue;
-        *p = (struct piece){.id = id, .generation = d->generation, .group = d->shard, .place = i, .first = d->first, .last = d->last};
+        *p = (struct piece){.id = id, .generation = d->generation, .group = d->shard, .moving = d->moving, .place = i, .first = d->first, .last = d->last};
         return true;
     }
     return false;
@@ -75,9 +75,7 @@ static bool room_for_ranges(const struct metagroups *m, uint32_t more, struct me
 
 static bool room_for_group(const struct metagroups *m, struct meta_result *r)
 {
-    uint32_t n = m->n + 1;
-    for (uint32_t i = 0; i < m->n_ops; i++) n += m->ops[i]->plan.new_group;
-    if (n <= META_GROUPS_MAX && m->next_group < UINT32_MAX) return true;
+    if (m->n < META_GROUPS_MAX && m->next_group < META_GROUPS_MAX) return true;
     return meta_refuse(r, META_LIMIT, "a cluster has at most %d groups", META_GROUPS_MAX);
 }
 
@@ -138,6 +136,8 @@ static bool may_move_replica(const struct metagroups *m, const struct metaops_pl
 {
     const struct metagroups_group *g = metagroups_find(m, plan->group);
     if (!g) return group_known(m, plan->group, r);
+    /* Its first members make it, each by the list that it sees. */
+    if (!g->told.n) return meta_refuse(r, META_EARLY, "group %u has not told of itself yet", g->id);
     struct raftnode_members after = g->wanted;
     if (plan->from && !meta_members_has(&after, plan->from)) return meta_refuse(r, META_STALE, "node %" PRIu64 " is no member of group %u", plan->from, g->id);
     if (plan->to && meta_members_has(&after, plan->to)) return meta_refuse(r, META_STALE, "node %" PRIu64 " is a member of group %u already", plan->to, g->id);
@@ -194,6 +194,10 @@ static void take(struct metagroups *m, struct metaops_op *op)
     if (plan->kind == METAOPS_SPLIT) {
         plan->range2 = m->next_range++;
         plan->other = plan->new_group ? m->next_group++ : plan->group;
+    }
+    if (plan->new_group) {
+        struct raftnode_members like = metagroups_find(m, plan->group)->wanted; /* the table may move */
+        metagroups_add(m, plan->other, &like);
     }
     for (uint32_t i = 0; i < plan->n_ranges; i++) ranges[i].id = m->next_range++;
     if (plan->kind == METAOPS_MOVE_REPLICA) {

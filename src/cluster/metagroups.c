@@ -76,7 +76,7 @@ bool metagroups_covers(const struct metagroups *m, uint32_t group, metagroups_co
 {
     for (uint32_t i = 0; m->map && i < m->map->n_hash; i++) {
         struct metagroups_cover c = {.hash = &m->map->hash[i]};
-        if (c.hash->shard == group && !visit(ctx, &c)) return false;
+        if ((c.hash->shard == group || (c.hash->moving && c.hash->to_shard == group)) && !visit(ctx, &c)) return false;
     }
     for (uint32_t i = 0; m->map && i < m->map->n_spaces; i++) {
         struct space_info info;
@@ -229,7 +229,7 @@ void metagroups_apply(struct metagroups *m, struct slice entry, struct meta_resu
 bool metagroups_places_exist(const struct metagroups *m)
 {
     for (uint32_t i = 0; i < m->map->n_hash; i++)
-        if (!metagroups_find(m, m->map->hash[i].shard)) return false;
+        if (!metagroups_find(m, m->map->hash[i].shard) || (m->map->hash[i].moving && !metagroups_find(m, m->map->hash[i].to_shard))) return false;
     for (uint32_t i = 0; i < m->map->n_spaces; i++) {
         struct space_info info;
         spaces_describe(m->map->spaces[i], &info);

@@ -146,7 +146,7 @@ static bool fits(const struct metagroups *m, const struct metaops_op *op)
     if (m->n_ops && op->id <= m->ops[m->n_ops - 1]->id) return false;
     if (p->kind != METAOPS_CHANGE_MODE && !metagroups_find(m, p->group)) return false;
     if (p->space.n > SPACES_NAME_MAX || p->key.n > META_KEY_MAX || p->range >= m->next_range || p->range2 >= m->next_range) return false;
-    if (p->kind == METAOPS_SPLIT && (p->new_group ? p->other >= m->next_group || metagroups_find(m, p->other) : p->other != p->group)) return false;
+    if (p->kind == METAOPS_SPLIT && (p->new_group ? !metagroups_find(m, p->other) : p->other != p->group)) return false;
     if ((p->kind == METAOPS_MERGE || p->kind == METAOPS_MOVE_RANGE) && !metagroups_find(m, p->other)) return false;
     for (uint32_t i = 0; i < p->n_ranges; i++)
         if (p->ranges[i].id >= m->next_range || !metagroups_find(m, p->ranges[i].group)) return false;

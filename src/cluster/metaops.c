@@ -37,7 +37,7 @@ const char *metaops_step_name(enum metaops_step s)
 #define TO(step) (1u << METAOPS_##step)
 
 static const uint16_t next_steps[METAOPS_KINDS][METAOPS_STEPS] = {
-    [METAOPS_SPLIT] = {[METAOPS_PLANNED] = TO(DONE) | TO(UNDONE)},
+    [METAOPS_SPLIT] = {[METAOPS_PLANNED] = TO(WALKING) | TO(DONE) | TO(UNDONE), [METAOPS_WALKING] = TO(WALKING) | TO(CARRIED), [METAOPS_CARRIED] = TO(DONE)},
     [METAOPS_MERGE] = {[METAOPS_PLANNED] = TO(FROZEN) | TO(DONE) | TO(UNDONE), [METAOPS_FROZEN] = TO(ABSORBED) | TO(UNDOING), [METAOPS_ABSORBED] = TO(DONE), [METAOPS_UNDOING] = TO(UNDONE)},
     [METAOPS_MOVE_RANGE] = {[METAOPS_PLANNED] = TO(WALKING) | TO(UNDONE), [METAOPS_WALKING] = TO(WALKING) | TO(CARRIED), [METAOPS_CARRIED] = TO(DONE)},
     [METAOPS_MOVE_REPLICA] = {[METAOPS_PLANNED] = TO(ADDED) | TO(DONE) | TO(UNDOING) | TO(UNDONE), [METAOPS_ADDED] = TO(DONE) | TO(UNDOING), [METAOPS_UNDOING] = TO(UNDONE)},
@@ -49,6 +49,7 @@ bool metaops_step_allowed(const struct metaops_plan *p, enum metaops_step from, 
     if (!(next_steps[p->kind][from] >> to & 1)) return false;
     if (from != METAOPS_PLANNED) return true;
     /* Where one entry in one group's log is the whole operation, it is done or not; where it takes more, no step is left out. */
+    if (p->kind == METAOPS_SPLIT) return (to == METAOPS_WALKING) == p->new_group;
     if (p->kind == METAOPS_MERGE) return to == METAOPS_UNDONE || (to == METAOPS_DONE) == (p->group == p->other);
     if (p->kind == METAOPS_MOVE_REPLICA) return (to == METAOPS_DONE || to == METAOPS_UNDONE) == (p->to == 0);
     return true;
@@ -118,14 +119,14 @@ bool metaops_names_group(const struct metaops_plan *p, uint32_t group)
 
 static bool same_space(const struct metaops_plan *a, const struct metaops_plan *b) { return (uses[a->kind] & uses[b->kind] & USES_SPACE) && !a->of_hash && !b->of_hash && slice_eq(a->space, b->space); }
 
-static bool walks(const struct metaops_plan *p) { return p->kind == METAOPS_CHANGE_MODE || p->kind == METAOPS_MOVE_RANGE; }
+static bool walks(const struct metaops_plan *p) { return p->kind == METAOPS_CHANGE_MODE || p->kind == METAOPS_MOVE_RANGE || (p->kind == METAOPS_SPLIT && p->new_group); }
 
-/* Groups come or go by it. */
-static bool is_of_groups(const struct metaops_plan *p) { return (p->kind == METAOPS_SPLIT && p->new_group) || (p->kind == METAOPS_MERGE && p->group != p->other); }
+/* A group goes by it. */
+static bool is_of_groups(const struct metaops_plan *p) { return p->kind == METAOPS_MERGE && p->group != p->other; }
 
 static bool same_range(const struct metaops_plan *a, const struct metaops_plan *b)
 {
-    return !a->of_hash && !b->of_hash && (a->range == b->range || a->range == b->range2 || (a->range2 && (a->range2 == b->range || a->range2 == b->range2)));
+    return a->of_hash == b->of_hash && (a->range == b->range || a->range == b->range2 || (a->range2 && (a->range2 == b->range || a->range2 == b->range2)));
 }
 
 /* a walks. */
@@ -133,8 +134,8 @@ static bool stands_in_way(const struct metaops_plan *a, const struct metaops_pla
 {
     if (b->kind == METAOPS_MOVE_REPLICA) return false;
     if (is_of_groups(b)) return a->kind == METAOPS_CHANGE_MODE || metaops_names_group(b, a->group) || metaops_names_group(b, a->other) || same_space(a, b);
-    if (a->kind == METAOPS_CHANGE_MODE || b->kind == METAOPS_CHANGE_MODE) return same_space(a, b);
-    return same_space(a, b) && same_range(a, b);
+    if (a->kind == METAOPS_CHANGE_MODE || b->kind == METAOPS_CHANGE_MODE) return same_space(a, b) || (walks(a) && a->of_hash) || (walks(b) && b->of_hash);
+    return (a->of_hash || same_space(a, b)) && same_range(a, b);
 }
 
 bool metaops_conflict(const struct metaops_plan *a, const struct metaops_plan *b)

@@ -5,9 +5,13 @@
  * and is refused there if the operation was ended the other way (the group keeps "done" and "undone" marks): of two drivers with different minds the first entry wins, and a step said twice is META_SAME.
  *
  *   kind          step       the map says                        what may be true in the data groups                          how it goes on
- *   split         planned    one range; ids of the child are     nothing; or the group's log has the split, and the child     propose split to the group -> done
- *                            taken                               group lives on all its replicas                              propose "no split" to it   -> undone
- *                 done       two ranges, the child has a record
+ *   split         planned    one range; the id of the upper      nothing                                                      -> done: two ranges in the group; or -> undone
+ *                            half is taken
+ *   split into a  planned    one range; the new group is there,  nothing; or groups' logs have the begin                      every first member makes its replica; begin -> walking
+ *   new group                without keys
+ *                 walking    two ranges, the upper one moving,   the true boundary is at or above the map's                   carry the next keys -> walking; the last -> carried
+ *                            with a boundary
+ *                 carried    two ranges, in two groups           groups may still have their records of it                    end -> done
  *   merge         planned    two ranges                          nothing; or (one group) the merge is in its log; or (two     propose merge -> done; or freeze -> frozen
  *                                                                groups) the upper range is frozen in its group's log         propose "no merge", thaw    -> undone
  *                 frozen     two ranges                          the upper group serves nothing of its range; the lower       propose absorb to the lower group -> absorbed
@@ -30,8 +34,10 @@
  * Everything that walks only goes forward: keys that were carried over are not carried back.
  *
  * Two operations never work on the same keys, nor one on a space while its mode changes. Keys that walk (cluster/mover.h), by a change of mode or a move of a range, may take long, and each operation has its own record in its groups: so
- * several may go between the same groups side by side, of different ranges or spaces. They do not care on which nodes a group is: its replicas may move meanwhile, or a dead one could not be replaced. Nor do they care for splits and merges of other
- * ranges, as long as those are the map's affair alone; but a group does not come or go meanwhile. */
+ * several may go between the same groups side by side, of different ranges or spaces. (But while keys of an interval of the hash walk, no space changes its mode: which spaces the hash places must not change.) They do not care on which nodes a group is: its replicas may move meanwhile, or a dead one could not be replaced. Nor do they care for splits and merges of other
+ * ranges, as long as those are the map's affair alone; but a group does not go meanwhile.
+ *
+ * A group that an operation makes has the members that its parent is wanted to have. Each of them makes its replica with this list when it sees the group (cluster/metahost_tend.c), so the list stays as it is until the group has told of itself. */
 #pragma once
 #include "base/buf.h"
 #include "cluster/meta.h"
@@ -57,7 +63,7 @@ struct metaops_plan {
     bool of_hash;      /* split, merge: of an interval of the hash, else of a range of `space` */
     bool new_group;    /* split: the upper half gets a group of its own */
     uint32_t group;    /* split: the range's. merge: the lower range's. move-range: where it is. move-replica: which one. */
-    uint32_t other;    /* merge: the upper range's, which may be the same. move-range: where it goes. split: the child, given when it is applied; the same group if not new_group */
+    uint32_t other;    /* merge: the upper range's, which may be the same. move-range: where it goes. split: the new group, given when it is applied; the same group if not new_group */
     uint64_t range, generation;             /* split, move-range: of the range. merge: of the lower one */
     uint64_t range2, generation2;           /* merge: of the upper one. split: range2 is the new range's, given when it is applied */
     uint64_t from, to;                      /* move-replica: nodes; 0: only add, or only remove */

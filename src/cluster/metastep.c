@@ -28,26 +28,41 @@ static bool change_end(struct change *c, struct metagroups *m, struct meta_resul
     return true;
 }
 
+/* ---- ranges and intervals of the hash that go to another group */
+
+static struct space_map *move_begin(const struct space_map *map, const struct metaops_plan *p, uint64_t range, uint32_t to, struct change *c)
+{
+    return p->of_hash ? spaces_hash_move(map, range, to, &c->error, &c->why) : spaces_move(map, p->space, range, to, &c->error, &c->why);
+}
+
+static struct space_map *move_advance(const struct space_map *map, const struct metaops_plan *p, uint64_t range, struct slice boundary, struct change *c)
+{
+    return p->of_hash ? spaces_hash_move_advance(map, range, boundary, &c->error, &c->why) : spaces_move_advance(map, p->space, range, boundary, &c->error, &c->why);
+}
+
+static struct space_map *move_finish(const struct space_map *map, const struct metaops_plan *p, uint64_t range, struct change *c)
+{
+    return p->of_hash ? spaces_hash_move_finish(map, range, &c->error, &c->why) : spaces_move_finish(map, p->space, range, &c->error, &c->why);
+}
+
 /* ---- split */
 
-static bool split_done(struct metagroups *m, const struct metaops_plan *p, struct meta_result *r)
+static struct space_map *cut(const struct space_map *map, const struct metaops_plan *p, struct change *c)
 {
+    return p->of_hash ? spaces_hash_split(map, p->hash, p->range2, p->group, &c->error, &c->why) : spaces_split(map, p->space, p->key, p->range2, p->group, &c->error, &c->why);
+}
+
+static bool step_split(struct metagroups *m, const struct metaops_op *op, enum metaops_step to, struct slice boundary, struct meta_result *r)
+{
+    const struct metaops_plan *p = &op->plan;
     struct change c;
+    if (to == METAOPS_UNDONE || op->step == METAOPS_CARRIED) return true;
     change_begin(&c, m);
-    change_to(&c, p->of_hash ? spaces_hash_split(c.map, p->hash, p->range2, p->other, &c.error, &c.why) : spaces_split(c.map, p->space, p->key, p->range2, p->other, &c.error, &c.why));
-    if (!change_end(&c, m, r)) return false;
-    const struct metagroups_group *parent = metagroups_find(m, p->group);
-    if (!p->new_group || !parent) return true;
-    struct raftnode_members wanted = parent->wanted, told = parent->told;
-    /* The child's log begins anew, so anything that it tells is newer. A greater number may have been given meanwhile: the table stays in order. */
-    told.index = 0;
-    metagroups_add(m, p->other, &wanted)->told = told;
-    for (uint32_t i = m->n - 1; i > 0 && m->groups[i - 1].id > m->groups[i].id; i--) {
-        struct metagroups_group g = m->groups[i];
-        m->groups[i] = m->groups[i - 1];
-        m->groups[i - 1] = g;
-    }
-    return true;
+    if (op->step == METAOPS_PLANNED) change_to(&c, cut(c.map, p, &c));
+    if (op->step == METAOPS_PLANNED && to == METAOPS_WALKING && c.map) change_to(&c, move_begin(c.map, p, p->range2, p->other, &c));
+    if (op->step == METAOPS_WALKING && to == METAOPS_WALKING) change_to(&c, move_advance(c.map, p, p->range2, boundary, &c));
+    if (to == METAOPS_CARRIED) change_to(&c, move_finish(c.map, p, p->range2, &c));
+    return change_end(&c, m, r);
 }
 
 /* ---- merge */
@@ -55,9 +70,7 @@ static bool split_done(struct metagroups *m, const struct metaops_plan *p, struc
 static struct space_map *hand_over(const struct space_map *map, const struct metaops_plan *p, struct change *c)
 {
     if (p->group == p->other) return spaces_ref((struct space_map *)map);
-    if (p->of_hash) return spaces_hash_move(map, p->range2, p->group, &c->error, &c->why);
-    struct space_map *begun = spaces_move(map, p->space, p->range2, p->group, &c->error, &c->why);
-    struct space_map *made = begun ? spaces_move_finish(begun, p->space, p->range2, &c->error, &c->why) : NULL;
+    struct space_map *begun = move_begin(map, p, p->range2, p->group, c), *made = begun ? move_finish(begun, p, p->range2, c) : NULL;
     spaces_unref(begun);
     return made;
 }
@@ -97,11 +110,11 @@ static bool step_move_range(struct metagroups *m, const struct metaops_op *op, e
     if (to == METAOPS_UNDONE || to == METAOPS_DONE) return true;
     change_begin(&c, m);
     if (to == METAOPS_CARRIED)
-        change_to(&c, spaces_move_finish(c.map, p->space, p->range, &c.error, &c.why));
+        change_to(&c, move_finish(c.map, p, p->range, &c));
     else if (op->step == METAOPS_PLANNED)
-        change_to(&c, spaces_move(c.map, p->space, p->range, p->other, &c.error, &c.why));
+        change_to(&c, move_begin(c.map, p, p->range, p->other, &c));
     else
-        change_to(&c, spaces_move_advance(c.map, p->space, p->range, boundary, &c.error, &c.why));
+        change_to(&c, move_advance(c.map, p, p->range, boundary, &c));
     return change_end(&c, m, r);
 }
 
@@ -189,7 +202,7 @@ static bool step_move_replica(struct metagroups *m, const struct metaops_op *op,
 static bool do_step(struct metagroups *m, const struct metaops_op *op, enum metaops_step to, struct slice boundary, struct meta_result *r)
 {
     switch (op->plan.kind) {
-    case METAOPS_SPLIT: return to == METAOPS_DONE ? split_done(m, &op->plan, r) : true;
+    case METAOPS_SPLIT: return step_split(m, op, to, boundary, r);
     case METAOPS_MERGE: return step_merge(m, op, to, r);
     case METAOPS_MOVE_RANGE: return step_move_range(m, op, to, boundary, r);
     case METAOPS_MOVE_REPLICA: return step_move_replica(m, op, to, r);
@@ -222,9 +235,12 @@ static void end(struct metagroups *m, struct metaops_op *op, enum metaops_step s
 static struct slice boundary_of(const struct metagroups *m, const struct metaops_plan *p)
 {
     struct space_info info;
+    uint64_t range = p->kind == METAOPS_SPLIT ? p->range2 : p->range;
+    const struct hash_desc *h = p->of_hash ? spaces_hash_by_id(m->map, range) : NULL;
+    const struct range_desc *d = range && !p->of_hash ? spaces_range_by_id(m->map, range, NULL) : NULL;
+    if (h || d) return h ? h->boundary : d->boundary;
     spaces_info(m->map, p->space, &info);
-    const struct range_desc *d = p->kind == METAOPS_MOVE_RANGE ? spaces_range_by_id(m->map, p->range, NULL) : NULL;
-    return d ? d->boundary : info.boundary;
+    return info.boundary;
 }
 
 /* Two drivers may tell of the same walk, each what it knows. */

@@ -99,6 +99,22 @@ static void fill_slots(struct space_map *m, struct space_slot *slots)
     }
 }
 
+/* A copy of the intervals, with the bytes of their boundaries behind them. */
+static struct hash_desc *intervals_copy(const struct hash_desc *hash, uint32_t n)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < n; i++) bytes += hash[i].boundary.n;
+    struct hash_desc *made = mem_alloc(n * sizeof *made + bytes);
+    char *at = (char *)(made + n);
+    for (uint32_t i = 0; i < n; i++) {
+        made[i] = hash[i];
+        made[i].boundary = slice_of(at, hash[i].boundary.n);
+        if (hash[i].boundary.n) memcpy(at, hash[i].boundary.p, hash[i].boundary.n);
+        at += hash[i].boundary.n;
+    }
+    return made;
+}
+
 /* Takes spaces, the array and what it holds. Borrows hash. */
 static struct space_map *map_make(const struct space_map *like, const struct hash_desc *hash, uint32_t n_hash, struct space **spaces, uint32_t n)
 {
@@ -107,7 +123,7 @@ static struct space_map *map_make(const struct space_map *like, const struct has
     m->route = like->route;
     m->default_mode = like->default_mode;
     m->n_hash = n_hash;
-    m->hash = n_hash ? mem_dup(hash, n_hash * sizeof *hash) : NULL;
+    m->hash = n_hash ? intervals_copy(hash, n_hash) : NULL;
     m->spaces = spaces;
     m->n_spaces = n;
     m->plain = n == 0 && n_hash == 0 && m->default_mode == SPACE_HASH;
@@ -298,6 +314,7 @@ bool spacemap_hash_whole(const struct hash_desc *hash, uint32_t n, struct buf *w
         const struct hash_desc *d = &hash[i];
         if (d->id == 0 || d->generation == 0) return spacemap_say(why, "an interval of the hash has id # and generation #, which begin with 1", d->id, d->generation);
         if (d->last < d->first) return spacemap_say(why, "the interval of the hash with id # ends before it begins", d->id);
+        if (d->moving ? d->to_shard == d->shard : d->to_shard || d->boundary.n) return spacemap_say(why, "the interval of the hash with id # does not move, but has somewhere to go; or moves nowhere", d->id);
         if (d->first != next || (i && next == 0)) return spacemap_say(why, "the interval of the hash with id # does not begin where the one before it ends", d->id);
         next = d->last + 1;
     }

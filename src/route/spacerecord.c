@@ -5,6 +5,7 @@
  *   range   0 version u8, 1 | 1 flags u8 | 2 zero u16 | 4 generation u64 | 12 number of the routing it belongs to u64 | 20 shard u32 | 24 shard it moves to u32, or 0
  *           28 lengths of start, end and boundary u32 each | 40 start, end, boundary
  *   hash    0 version u8, 1 | 1 zero, 3 bytes | 4 generation u64 | 12 shard u32 | 16 first u64 | 24 last u64
+ *           one that moves: 0 version u8, 2 | as above | 32 shard it moves to u32 | 36 boundary, to the end
  *
  *   flags   1 it is moving   2 (space) its routing has descriptors   4 (space) the new routing has
  *
@@ -19,7 +20,7 @@
 #include "base/mem.h"
 #include "route/spacemap.h"
 
-enum { VERSION = 1, MOVING = 1, PLACED = 2, TO_PLACED = 4, SPACE_HEAD = 32, RANGE_HEAD = 40, HASH_BYTES = 32, SPACE_HOME = 0 };
+enum { VERSION = 1, MOVING = 1, PLACED = 2, TO_PLACED = 4, SPACE_HEAD = 32, RANGE_HEAD = 40, HASH_BYTES = 32, HASH_MOVING = 2, HASH_MOVING_HEAD = 36, SPACE_HOME = 0 };
 
 static const struct slice space_word = SLICE("space/"), range_word = SLICE("range/"), hash_word = SLICE("hash/");
 
@@ -76,12 +77,15 @@ static void range_value(struct buf *out, const struct range_desc *d, uint64_t ro
 
 static void hash_value(struct buf *out, const struct hash_desc *d)
 {
-    char head[4] = {VERSION, 0, 0, 0};
+    char head[4] = {d->moving ? HASH_MOVING : VERSION, 0, 0, 0};
     buf_add(out, head, sizeof head);
     le_add_u64(out, d->generation);
     le_add_u32(out, d->shard);
     le_add_u64(out, d->first);
     le_add_u64(out, d->last);
+    if (!d->moving) return;
+    le_add_u32(out, d->to_shard);
+    buf_add_slice(out, d->boundary);
 }
 
 /* ---- values in */
@@ -136,8 +140,12 @@ static bool hash_read(struct hash_desc *d, struct slice key, struct slice v, str
 {
     uint64_t id;
     if (!spacemap_id_parse(behind(key, hash_word), &id)) return spacemap_say(why, "its key does not end with an id");
-    if (v.n != HASH_BYTES || v.p[0] != VERSION || v.p[1] || v.p[2] || v.p[3]) return spacemap_say(why, "it is no record of a version that this program knows");
-    *d = (struct hash_desc){.id = id, .generation = le_u64(v.p + 4), .shard = le_u32(v.p + 12), .first = le_u64(v.p + 16), .last = le_u64(v.p + 24)};
+    bool moving = v.n >= HASH_MOVING_HEAD && v.p[0] == HASH_MOVING;
+    if ((!moving && (v.n != HASH_BYTES || v.p[0] != VERSION)) || v.p[1] || v.p[2] || v.p[3]) return spacemap_say(why, "it is no record of a version that this program knows");
+    *d = (struct hash_desc){.id = id, .generation = le_u64(v.p + 4), .shard = le_u32(v.p + 12), .first = le_u64(v.p + 16), .last = le_u64(v.p + 24), .moving = moving};
+    if (!moving) return true;
+    d->to_shard = le_u32(v.p + HASH_BYTES);
+    d->boundary = slice_of(v.p + HASH_MOVING_HEAD, v.n - HASH_MOVING_HEAD);
     return true;
 }
 
@@ -380,13 +388,6 @@ static void diff_ranges(struct diff *d, const struct space *was, const struct sp
     mem_free(b);
 }
 
-static const struct hash_desc *hash_by_id(const struct space_map *m, uint64_t id)
-{
-    for (uint32_t i = 0; m && i < m->n_hash; i++)
-        if (m->hash[i].id == id) return &m->hash[i];
-    return NULL;
-}
-
 static void diff_hash(struct diff *d, const struct hash_desc *was, const struct hash_desc *is)
 {
     d->key.len = d->value.len = d->other.len = 0;
@@ -401,8 +402,8 @@ static void diff_hash(struct diff *d, const struct hash_desc *was, const struct 
 static void diff_intervals(struct diff *d, const struct space_map *before, const struct space_map *after)
 {
     for (uint32_t i = 0; before && i < before->n_hash; i++)
-        if (!hash_by_id(after, before->hash[i].id)) diff_hash(d, &before->hash[i], NULL);
-    for (uint32_t i = 0; i < after->n_hash; i++) diff_hash(d, hash_by_id(before, after->hash[i].id), &after->hash[i]);
+        if (!spaces_hash_by_id(after, before->hash[i].id)) diff_hash(d, &before->hash[i], NULL);
+    for (uint32_t i = 0; i < after->n_hash; i++) diff_hash(d, before ? spaces_hash_by_id(before, after->hash[i].id) : NULL, &after->hash[i]);
 }
 
 void spacerecord_diff(const struct space_map *before, const struct space_map *after, spacerecord_fn *put, void *ctx)

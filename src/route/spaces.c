@@ -22,11 +22,12 @@ bool space_mode_parse(struct slice word, enum space_mode *m)
 
 /* ---- one key */
 
-static struct space_place place_by_hash(const struct space_map *m, uint64_t hash)
+static struct space_place place_by_hash(const struct space_map *m, uint64_t hash, struct slice key)
 {
     if (m->n_hash == 0) return (struct space_place){.shard = route_shard(&m->route, hash)};
     const struct hash_desc *d = &m->hash[spacemap_hash_at(m, hash)];
-    return (struct space_place){.shard = d->shard, .id = d->id, .generation = d->generation};
+    bool moved = d->moving && slice_cmp(key, d->boundary) < 0;
+    return (struct space_place){.shard = moved ? d->to_shard : d->shard, .id = d->id, .generation = d->generation};
 }
 
 static struct space_place place_in_range(const struct range_desc *d, struct slice key)
@@ -40,23 +41,30 @@ static const struct routing *side_of(const struct space *s, struct slice key)
     return s->moving && slice_cmp(key, s->boundary) < 0 ? &s->to : &s->now;
 }
 
-void spaces_route_slow(const struct space_map *m, struct slice key, uint64_t hash, struct space_place *place)
+/* What places a key: the routing of its space that has ranges; or NULL, and the hash that its interval is found by. */
+static const struct routing *placing_of(const struct space_map *m, struct slice key, uint64_t hash, uint64_t *placing)
 {
     struct slice name = space_of(key);
     uint64_t name_hash = name.n == key.n ? hash : 0;
     bool need_name = m->n_spaces || m->default_mode == SPACE_BUCKET;
     if (need_name && name.n != key.n) name_hash = keyhash(name, m->route.seed);
     const struct space *s = spacemap_find(m, name, name_hash);
-    if (!s) {
-        *place = place_by_hash(m, m->default_mode == SPACE_HASH ? hash : name_hash);
-        return;
-    }
-    const struct routing *r = side_of(s, key);
-    if (r->n)
+    const struct routing *r = s ? side_of(s, key) : NULL;
+    *placing = (r ? r->mode : m->default_mode) == SPACE_HASH ? hash : name_hash;
+    return r && r->n ? r : NULL;
+}
+
+void spaces_route_slow(const struct space_map *m, struct slice key, uint64_t hash, struct space_place *place)
+{
+    uint64_t placing;
+    const struct routing *r = placing_of(m, key, hash, &placing);
+    if (r)
         *place = place_in_range(&r->ranges[spacemap_range_at(r, key)]->d, key);
     else
-        *place = place_by_hash(m, r->mode == SPACE_HASH ? hash : name_hash);
+        *place = place_by_hash(m, placing, key);
 }
+
+bool spaces_is_by_hash(const struct space_map *m, struct slice key, uint64_t hash, uint64_t *placing) { return !placing_of(m, key, hash, placing); }
 
 /* ---- a stretch of the line */
 
@@ -88,14 +96,25 @@ static bool walk_range(const struct walk *w, const struct range_desc *d, struct 
     return walk_piece(w, piece, start, end);
 }
 
+/* A bucket that is where the hash of its name says. */
+static bool walk_unset_bucket(const struct walk *w, struct slice start, struct slice end)
+{
+    if (w->map->n_hash == 0) return walk_piece(w, (struct space_piece){.shard = route_shard(&w->map->route, w->name_hash)}, start, end);
+    const struct hash_desc *d = &w->map->hash[spacemap_hash_at(w->map, w->name_hash)];
+    struct space_piece piece = {.shard = d->shard, .id = d->id, .generation = d->generation};
+    if (d->moving && d->boundary.n) {
+        struct space_piece moved = piece;
+        moved.end = piece.start = d->boundary;
+        moved.shard = d->to_shard;
+        if (!walk_piece(w, moved, start, end)) return false;
+    }
+    return walk_piece(w, piece, start, end);
+}
+
 static bool walk_routing(const struct walk *w, const struct routing *r, struct slice start, struct slice end)
 {
     if (!spacemap_below(start, end)) return true;
-    if (r->n == 0) {
-        struct space_place place = r->mode == SPACE_HASH ? (struct space_place){0} : place_by_hash(w->map, w->name_hash);
-        struct space_piece piece = {.hashed = r->mode == SPACE_HASH, .shard = place.shard, .id = place.id, .generation = place.generation};
-        return walk_piece(w, piece, start, end);
-    }
+    if (r->n == 0) return r->mode == SPACE_HASH ? walk_piece(w, (struct space_piece){.hashed = true}, start, end) : walk_unset_bucket(w, start, end);
     for (uint32_t i = spacemap_range_at(r, start); i < r->n && spacemap_below(r->ranges[i]->d.start, end); i++)
         if (!walk_range(w, &r->ranges[i]->d, start, end)) return false;
     return true;
@@ -235,6 +254,9 @@ void spaces_text_range(struct buf *out, struct slice name, const struct range_de
 void spaces_text_hash(struct buf *out, const struct hash_desc *d)
 {
     buf_printf(out, "id=%" PRIu64 " generation=%" PRIu64 " shard=%u hash=%016" PRIx64 "-%016" PRIx64, d->id, d->generation, d->shard, d->first, d->last);
+    if (!d->moving) return;
+    buf_printf(out, " to-shard=%u", d->to_shard);
+    text_bound(out, " boundary=", d->boundary, '-');
 }
 
 static const struct hash_desc *hash_by_id(const struct space_map *m, uint64_t id)

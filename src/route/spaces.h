@@ -8,8 +8,8 @@
  *
  * Other spaces have the map's default mode. A map never changes: a change makes a new one, whose version is one higher, from an old one, and shares what stayed the same.
  *
- * Moving is a boundary that walks up the line of keys: keys below it are where the new routing says, the others where the old one says. Two things move like that: a space whose mode changes
- * (from any mode to any), and a range that goes to another shard. Whoever changes a map sees to the data: a change that lets a key's shard be another one is made while the tokens of both are held
+ * Moving is a boundary that walks up the line of keys: keys below it are where the new routing says, the others where the old one says. Three things move like that: a space whose mode changes
+ * (from any mode to any), a range that goes to another shard, and an interval of the hash, whose keys are those of many spaces: its boundary walks up the line of all keys. Whoever changes a map sees to the data: a change that lets a key's shard be another one is made while the tokens of both are held
  * and in the step that carries the key over.
  *
  * The fence is (id, generation) of a range, or of an interval of the hash. Ids come from the caller's counter and are never used twice. The generation rises with every change of what a descriptor
@@ -46,6 +46,9 @@ struct hash_desc {
     uint64_t id, generation;
     uint32_t shard;
     uint64_t first, last;
+    bool moving;
+    uint32_t to_shard;     /* if moving: of the keys that the interval places, those below the boundary are there */
+    struct slice boundary; /* any key; empty: none is */
 };
 
 struct space;      /* opaque: asked by the functions below */
@@ -98,6 +101,9 @@ static inline uint32_t spaces_shard(const struct space_map *m, struct slice key,
     spaces_route(m, key, hash, &place);
     return place.shard;
 }
+
+/* Whether the intervals of the hash place a key, and not a range; then *placing is the hash that says in which of them it is: the key's own, or that of its space's name. hash is keyhash of the key. */
+bool spaces_is_by_hash(const struct space_map *m, struct slice key, uint64_t hash, uint64_t *placing);
 
 /* A piece of a space's line of keys that lies in one place. */
 struct space_piece {
@@ -185,8 +191,11 @@ struct space_map *spaces_reshard(const struct space_map *m, uint32_t shards);
 /* The same for intervals of the hash: [first, at - 1] and [at, last]. */
 struct space_map *spaces_hash_split(const struct space_map *m, uint64_t at, uint64_t new_id, uint32_t upper_shard, enum spaces_error *error, struct buf *why);
 struct space_map *spaces_hash_merge(const struct space_map *m, uint64_t at, enum spaces_error *error, struct buf *why);
-/* The interval with this id went to another shard, all at once (a group that takes over what another one on the same nodes has). Its generation rises by two, as by a move that begins and ends. */
+/* The interval with this id begins to move to another shard, boundary at the beginning of the line; and as with ranges. */
 struct space_map *spaces_hash_move(const struct space_map *m, uint64_t id, uint32_t to_shard, enum spaces_error *error, struct buf *why);
+struct space_map *spaces_hash_move_advance(const struct space_map *m, uint64_t id, struct slice boundary, enum spaces_error *error, struct buf *why);
+struct space_map *spaces_hash_move_finish(const struct space_map *m, uint64_t id, enum spaces_error *error, struct buf *why);
+const struct hash_desc *spaces_hash_by_id(const struct space_map *m, uint64_t id); /* NULL: there is none */
 
 /* CHECKs that the map is whole: names ascending and found, ranges tile the line, boundaries inside, ids used once. */
 void spaces_check(const struct space_map *m);
@@ -196,6 +205,7 @@ void spaces_check(const struct space_map *m);
  *     space="users" id=7 generation=3 shard=2 start="users/a" end="users/m"
  *     space="users" id=9 generation=2 shard=0 start="users/m" end=+ to-shard=1 boundary="users/q"
  *     id=2 generation=1 shard=4 hash=0000000000000000-0fffffffffffffff
+ *     id=3 generation=2 shard=4 hash=1000000000000000-1fffffffffffffff to-shard=18 boundary="cart/17"
  *
  * start=- is the beginning of the line, end=+ its end. */
 void spaces_text_range(struct buf *out, struct slice name, const struct range_desc *d);

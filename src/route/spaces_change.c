@@ -417,11 +417,20 @@ struct space_map *spaces_reshard(const struct space_map *m, uint32_t shards)
 
 /* ---- intervals of the hash */
 
+static bool interval_at_rest(const struct hash_desc *d, const struct refusal *to)
+{
+    if (d->moving)
+        return refuse(to, SPACES_MOVING, "the interval # of the hash is moving from shard # to shard #, all keys below @ are done; try again when it has ended", d->id, (uint64_t)d->shard,
+                      (uint64_t)d->to_shard, d->boundary);
+    return true;
+}
+
 static bool hash_split_ok(const struct space_map *m, uint64_t at, uint64_t new_id, const struct refusal *to)
 {
     if (m->n_hash == 0) return refuse(to, SPACES_NO_RANGE, "this node hashes over # shards; only a cluster has intervals of the hash", (uint64_t)m->route.shards);
     const struct hash_desc *d = &m->hash[spacemap_hash_at(m, at)];
     if (at == d->first) return refuse(to, SPACES_SAME, "the interval of the hash with id # begins there already", d->id);
+    if (!interval_at_rest(d, to)) return false;
     for (uint32_t i = 0; i < m->n_hash; i++)
         if (new_id == 0 || m->hash[i].id == new_id) return refuse(to, SPACES_ID, "# is no id for a new interval: ids begin with 1 and are used once", new_id);
     return true;
@@ -451,6 +460,7 @@ static bool hash_merge_ok(const struct space_map *m, uint64_t at, const struct r
 {
     uint32_t i = m->n_hash ? spacemap_hash_at(m, at) : 0;
     if (m->n_hash == 0 || i == 0 || m->hash[i].first != at) return refuse(to, SPACES_NO_RANGE, "no interval of the hash but the first begins there");
+    if (!interval_at_rest(&m->hash[i], to) || !interval_at_rest(&m->hash[i - 1], to)) return false;
     if (m->hash[i].shard != m->hash[i - 1].shard)
         return refuse(to, SPACES_SHARD, "the intervals # and # of the hash are in shard # and shard #", m->hash[i - 1].id, m->hash[i].id, (uint64_t)m->hash[i - 1].shard,
                       (uint64_t)m->hash[i].shard);
@@ -473,21 +483,80 @@ struct space_map *spaces_hash_merge(const struct space_map *m, uint64_t at, enum
     return made;
 }
 
-struct space_map *spaces_hash_move(const struct space_map *m, uint64_t id, uint32_t to_shard, enum spaces_error *error, struct buf *why)
+const struct hash_desc *spaces_hash_by_id(const struct space_map *m, uint64_t id)
 {
-    const struct refusal to = {error, why};
-    uint32_t i = 0;
-    *error = SPACES_OK;
-    while (i < m->n_hash && m->hash[i].id != id) i++;
-    if (i == m->n_hash)
-        refuse(&to, SPACES_NO_RANGE, "no interval of the hash has the id #", id);
-    else if (m->hash[i].shard == to_shard)
-        refuse(&to, SPACES_SAME, "the interval # of the hash is in shard # already", id, (uint64_t)to_shard);
-    if (*error) return NULL;
+    for (uint32_t i = 0; i < m->n_hash; i++)
+        if (m->hash[i].id == id) return &m->hash[i];
+    return NULL;
+}
+
+static const struct hash_desc *find_interval(const struct space_map *m, uint64_t id, const struct refusal *to)
+{
+    const struct hash_desc *d = spaces_hash_by_id(m, id);
+    if (!d) refuse(to, SPACES_NO_RANGE, "no interval of the hash has the id #", id);
+    return d;
+}
+
+static const struct hash_desc *find_moving_interval(const struct space_map *m, uint64_t id, const struct refusal *to)
+{
+    const struct hash_desc *d = find_interval(m, id, to);
+    if (d && !d->moving) return refuse(to, SPACES_NOT_MOVING, "the interval # of the hash is in shard # and does not move", id, (uint64_t)d->shard), NULL;
+    return d;
+}
+
+/* The map with d in the place of the interval with its id. */
+static struct space_map *with_interval(const struct space_map *m, const struct hash_desc *d)
+{
     struct hash_desc *hash = mem_dup(m->hash, m->n_hash * sizeof *hash);
-    hash[i].shard = to_shard;
-    hash[i].generation += 2;
+    hash[spaces_hash_by_id(m, d->id) - m->hash] = *d;
     struct space_map *made = spacemap_with_hash(m, hash, m->n_hash);
     mem_free(hash);
     return made;
+}
+
+struct space_map *spaces_hash_move(const struct space_map *m, uint64_t id, uint32_t to_shard, enum spaces_error *error, struct buf *why)
+{
+    const struct refusal to = {error, why};
+    *error = SPACES_OK;
+    const struct hash_desc *was = find_interval(m, id, &to);
+    if (!was || !interval_at_rest(was, &to)) return NULL;
+    if (was->shard == to_shard) {
+        refuse(&to, SPACES_SAME, "the interval # of the hash is in shard # already", id, (uint64_t)to_shard);
+        return NULL;
+    }
+    struct hash_desc d = *was;
+    d.generation++;
+    d.moving = true;
+    d.to_shard = to_shard;
+    return with_interval(m, &d);
+}
+
+struct space_map *spaces_hash_move_advance(const struct space_map *m, uint64_t id, struct slice boundary, enum spaces_error *error, struct buf *why)
+{
+    const struct refusal to = {error, why};
+    *error = SPACES_OK;
+    const struct hash_desc *was = find_moving_interval(m, id, &to);
+    if (!was) return NULL;
+    if (slice_cmp(boundary, was->boundary) < 0) {
+        refuse(&to, SPACES_KEY, "the boundary of the interval # of the hash is at @ and cannot go down to @", id, was->boundary, boundary);
+        return NULL;
+    }
+    struct hash_desc d = *was;
+    d.boundary = boundary;
+    return with_interval(m, &d);
+}
+
+struct space_map *spaces_hash_move_finish(const struct space_map *m, uint64_t id, enum spaces_error *error, struct buf *why)
+{
+    const struct refusal to = {error, why};
+    *error = SPACES_OK;
+    const struct hash_desc *was = find_moving_interval(m, id, &to);
+    if (!was) return NULL;
+    struct hash_desc d = *was;
+    d.generation++;
+    d.shard = d.to_shard;
+    d.to_shard = 0;
+    d.moving = false;
+    d.boundary = SLICE("");
+    return with_interval(m, &d);
 }

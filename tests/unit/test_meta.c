@@ -214,7 +214,17 @@ static struct metaops_plan split_at(const struct metakit *k, const char *key, bo
     return (struct metaops_plan){.kind = METAOPS_SPLIT, .new_group = new_group, .group = d->shard, .range = d->id, .generation = d->generation, .space = SLICE("users"), .key = slice_str(key)};
 }
 
-static void a_split_shows_in_the_map_when_the_group_has_done_it(void **unused)
+/* Its upper half is in a new group, whose keys have all arrived. */
+static void split_off(struct metakit *k, const struct metaops_plan *plan)
+{
+    assert_code(metakit_begin(k, plan), META_DONE);
+    uint64_t op = k->r.id;
+    assert_code(metakit_step(k, op, METAOPS_PLANNED, METAOPS_WALKING, SLICE("")), META_DONE);
+    assert_code(metakit_step(k, op, METAOPS_WALKING, METAOPS_CARRIED, SLICE("")), META_DONE);
+    assert_code(metakit_step(k, op, METAOPS_CARRIED, METAOPS_DONE, SLICE("")), META_DONE);
+}
+
+static void a_split_into_a_new_group_shows_in_the_map_as_its_keys_walk(void **unused)
 {
     struct metakit k;
     metakit_init(&k, 3, 0, 4, 3, SPACE_BUCKET);
@@ -225,32 +235,40 @@ static void a_split_shows_in_the_map_when_the_group_has_done_it(void **unused)
     uint64_t op = k.r.id;
     assert_int_equal(k.groups->map->version, map);
     assert_int_equal(metagroups_op(k.groups, op)->plan.other, 6);
-    assert_null(metagroups_find(k.groups, 6));
+    assert_int_equal(metagroups_find(k.groups, 6)->wanted.n, 3);
     assert_code(metakit_begin(&k, &plan), META_BUSY);
     assert_int_equal(k.r.id, op);
+    assert_code(metakit_begin(&k, &(struct metaops_plan){.kind = METAOPS_MOVE_REPLICA, .group = 6, .from = 1, .to = 4}), META_EARLY);
 
-    assert_code(metakit_step(&k, op, METAOPS_PLANNED, METAOPS_DONE, SLICE("")), META_DONE);
+    assert_code(metakit_step(&k, op, METAOPS_PLANNED, METAOPS_DONE, SLICE("")), META_INVALID);
+    assert_code(metakit_step(&k, op, METAOPS_PLANNED, METAOPS_UNDONE, SLICE("")), META_INVALID);
+    assert_code(metakit_step(&k, op, METAOPS_PLANNED, METAOPS_WALKING, SLICE("")), META_DONE);
+    assert_int_equal(group_at(&k, "users/m"), 2);
+    assert_code(metakit_step(&k, op, METAOPS_WALKING, METAOPS_WALKING, SLICE("users/p")), META_DONE);
+    assert_code(metakit_step(&k, op, METAOPS_WALKING, METAOPS_WALKING, SLICE("users/n")), META_STALE);
     assert_int_equal(group_at(&k, "users/a"), 2);
     assert_int_equal(group_at(&k, "users/m"), 6);
-    assert_int_equal(metagroups_find(k.groups, 6)->wanted.n, 3);
-    assert_code(metakit_step(&k, op, METAOPS_PLANNED, METAOPS_DONE, SLICE("")), META_SAME);
-    assert_code(metakit_step(&k, op, METAOPS_PLANNED, METAOPS_UNDONE, SLICE("")), META_STALE);
+    assert_int_equal(group_at(&k, "users/p"), 2);
+    assert_code(metakit_step(&k, op, METAOPS_WALKING, METAOPS_CARRIED, SLICE("")), META_DONE);
+    assert_int_equal(group_at(&k, "users/z"), 6);
+    assert_code(metakit_step(&k, op, METAOPS_CARRIED, METAOPS_DONE, SLICE("")), META_DONE);
     assert_code(metakit_begin(&k, &plan), META_STALE);
     metagroups_check(k.groups);
     metakit_fini(&k);
 }
 
-static void an_undone_split_leaves_nothing_but_burnt_numbers(void **unused)
+static void an_undone_split_leaves_nothing_but_a_burnt_number(void **unused)
 {
     struct metakit k;
     metakit_init(&k, 3, 0, 4, 3, SPACE_BUCKET);
     make_users(&k);
-    struct metaops_plan plan = split_at(&k, "users/m", true);
+    struct metaops_plan plan = split_at(&k, "users/m", false);
     assert_code(metakit_begin(&k, &plan), META_DONE);
+    uint64_t id = metagroups_op(k.groups, k.r.id)->plan.range2;
     assert_code(metakit_step(&k, k.r.id, METAOPS_PLANNED, METAOPS_UNDONE, SLICE("")), META_DONE);
     assert_int_equal(group_at(&k, "users/m"), 2);
     assert_code(metakit_begin(&k, &plan), META_DONE);
-    assert_int_equal(metagroups_op(k.groups, k.r.id)->plan.other, 7);
+    assert_int_equal(metagroups_op(k.groups, k.r.id)->plan.range2, id + 1);
     metakit_fini(&k);
 }
 
@@ -260,8 +278,7 @@ static void ranges_of_two_groups_merge_by_freezing_and_absorbing(void **unused)
     metakit_init(&k, 3, 0, 4, 3, SPACE_BUCKET);
     make_users(&k);
     struct metaops_plan plan = split_at(&k, "users/m", true);
-    metakit_begin(&k, &plan);
-    metakit_step(&k, k.r.id, METAOPS_PLANNED, METAOPS_DONE, SLICE(""));
+    split_off(&k, &plan);
     const struct range_desc *low = users_at(&k, "users/a"), *high = users_at(&k, "users/z");
     plan = (struct metaops_plan){.kind = METAOPS_MERGE, .group = low->shard, .other = high->shard, .range = low->id, .generation = low->generation, .range2 = high->id,
                                  .generation2 = high->generation, .space = SLICE("users")};
@@ -290,8 +307,7 @@ static void intervals_of_the_hash_split_and_merge_across_groups(void **unused)
     struct metakit k;
     metakit_init(&k, 3, 0, 2, 3, SPACE_HASH);
     struct metaops_plan split = {.kind = METAOPS_SPLIT, .of_hash = true, .new_group = true, .group = 2, .range = 1, .generation = 1, .hash = 1ull << 62};
-    assert_code(metakit_begin(&k, &split), META_DONE);
-    assert_code(metakit_step(&k, k.r.id, METAOPS_PLANNED, METAOPS_DONE, SLICE("")), META_DONE);
+    split_off(&k, &split);
     assert_int_equal(k.groups->map->n_hash, 3);
     assert_int_equal(k.groups->map->hash[1].shard, 4);
     const struct hash_desc *h = k.groups->map->hash;
@@ -302,6 +318,31 @@ static void intervals_of_the_hash_split_and_merge_across_groups(void **unused)
     assert_code(metakit_step(&k, op, METAOPS_FROZEN, METAOPS_ABSORBED, SLICE("")), META_DONE);
     assert_int_equal(k.groups->map->n_hash, 2);
     assert_code(metakit_step(&k, op, METAOPS_ABSORBED, METAOPS_DONE, SLICE("")), META_DONE);
+    metagroups_check(k.groups);
+    metakit_fini(&k);
+}
+
+static void no_space_changes_its_mode_while_an_interval_of_the_hash_walks(void **unused)
+{
+    struct metakit k;
+    metakit_init(&k, 3, 0, 2, 3, SPACE_BUCKET);
+    make_users(&k);
+    const struct metaops_plan split = {.kind = METAOPS_SPLIT, .of_hash = true, .new_group = true, .group = 2, .range = 1, .generation = 1, .hash = 1ull << 62};
+    const struct metaops_plan mode = {.kind = METAOPS_CHANGE_MODE, .space = SLICE("other"), .mode = SPACE_HASH};
+    assert_code(metakit_begin(&k, &mode), META_DONE);
+    uint64_t changing = k.r.id;
+    assert_code(metakit_begin(&k, &split), META_BUSY);
+    assert_code(metakit_step(&k, changing, METAOPS_PLANNED, METAOPS_UNDONE, SLICE("")), META_DONE);
+    assert_code(metakit_begin(&k, &split), META_DONE);
+    uint64_t op = k.r.id;
+    assert_code(metakit_begin(&k, &mode), META_BUSY);
+    assert_code(metakit_begin(&k, &split), META_BUSY);
+    struct metaops_plan cut = split_at(&k, "users/m", false);
+    assert_code(metakit_begin(&k, &cut), META_DONE);
+    assert_code(metakit_step(&k, op, METAOPS_PLANNED, METAOPS_WALKING, SLICE("")), META_DONE);
+    const struct hash_desc *h = spaces_hash_by_id(k.groups->map, metagroups_op(k.groups, op)->plan.range2);
+    assert_true(h->moving && h->shard == 2 && h->to_shard == 4 && h->first == 1ull << 62);
+    assert_code(metakit_step(&k, op, METAOPS_WALKING, METAOPS_WALKING, SLICE("k")), META_DONE);
     metagroups_check(k.groups);
     metakit_fini(&k);
 }
@@ -384,16 +425,28 @@ static void a_walking_boundary_only_goes_forward(void **unused)
     metakit_fini(&k);
 }
 
-static void a_replica_moves_while_keys_walk_but_not_while_its_group_splits(void **unused)
+/* The group has its wanted members, and says so. */
+static void tell(struct metakit *k, uint32_t group)
+{
+    struct raftnode_members told = metagroups_find(k->groups, group)->wanted;
+    told.index = 5;
+    assert_code(metakit_told(k, group, &told), META_DONE);
+}
+
+static void a_replica_moves_while_keys_walk_but_not_while_its_group_is_merged(void **unused)
 {
     struct metakit k;
     metakit_init(&k, 3, 0, 4, 3, SPACE_BUCKET);
     make_users(&k);
+    tell(&k, 2);
     const struct metaops_plan replica = {.kind = METAOPS_MOVE_REPLICA, .group = 2, .from = 1, .to = 4};
-    const struct range_desc *d = users_at(&k, "users/a");
-    const struct metaops_plan walk = {.kind = METAOPS_MOVE_RANGE, .group = 2, .other = 3, .range = d->id, .generation = d->generation, .space = SLICE("users")};
     struct metaops_plan split = split_at(&k, "users/m", true);
-    assert_code(metakit_begin(&k, &split), META_DONE);
+    split_off(&k, &split);
+    const struct range_desc *low = users_at(&k, "users/a"), *high = users_at(&k, "users/z");
+    const struct metaops_plan walk = {.kind = METAOPS_MOVE_RANGE, .group = 2, .other = 3, .range = low->id, .generation = low->generation, .space = SLICE("users")};
+    const struct metaops_plan merge = {.kind = METAOPS_MERGE, .group = low->shard, .other = high->shard, .range = low->id, .generation = low->generation, .range2 = high->id,
+                                       .generation2 = high->generation, .space = SLICE("users")};
+    assert_code(metakit_begin(&k, &merge), META_DONE);
     uint64_t op = k.r.id;
     assert_int_equal(metagroups_op_of(k.groups, 2)->id, op);
     assert_code(metakit_begin(&k, &walk), META_BUSY);
@@ -494,6 +547,7 @@ static void tables_show_nodes_groups_and_operations(void **unused)
     struct buf out = {0};
     const struct metaview_hints h = {.myself = 1, .leader = leader_hint, .linked = linked_hint};
     metakit_init(&k, 3, 3, 2, 3, SPACE_BUCKET);
+    tell(&k, 3);
     metakit_begin(&k, &(struct metaops_plan){.kind = METAOPS_MOVE_REPLICA, .group = 3, .from = 1, .to = 4});
     metaview_nodes(&out, k.nodes, k.groups, &h);
     metaview_groups(&out, k.groups, &h);
@@ -502,14 +556,14 @@ static void tables_show_nodes_groups_and_operations(void **unused)
     buf_add_byte(&out, 0);
     assert_string_equal(out.p,
                         "node  name  state       peers          clients        zone  groups  leads\n"
-                        "1*    n0    up          10.0.0.1:7001  10.0.0.1:6379  z0    3       0\n"
+                        "1*    n0    up          10.0.0.1:7001  10.0.0.1:6379  z0    4       0\n"
                         "2     n1    up, silent  10.0.0.2:7001  10.0.0.2:6379  z1    4       0\n"
                         "3     n2    up          10.0.0.3:7001  10.0.0.3:6379  z2    4       1\n"
-                        "group  leader  members  covers\n"
-                        "0      ?       1 2 3    nodes and settings\n"
-                        "1      ?       1 2 3    groups and the map\n"
-                        "2      3       1 2 3    hash 0000000000000000-7fffffffffffffff\n"
-                        "3      ?       2 3 4    hash 8000000000000000-ffffffffffffffff\n"
+                        "group  leader  members    covers\n"
+                        "0      ?       1 2 3      nodes and settings\n"
+                        "1      ?       1 2 3      groups and the map\n"
+                        "2      3       1 2 3      hash 0000000000000000-7fffffffffffffff\n"
+                        "3      ?       1- 2 3 4+  hash 8000000000000000-ffffffffffffffff\n"
                         "operation  step     driver  what\n"
                         "1          planned  1       move-replica group=3 from=1 to=4\n"
                         "6120636c7573746572206f660000000000000001 10.0.0.1:6379@7001 myself,master - 0 0 1 connected\n"
@@ -532,14 +586,15 @@ int main(void)
         cmocka_unit_test(settings_have_limits),
         cmocka_unit_test(a_newer_program_s_entry_is_foreign_and_not_refused),
         cmocka_unit_test(only_the_latest_of_the_gone_are_kept),
-        cmocka_unit_test(a_split_shows_in_the_map_when_the_group_has_done_it),
-        cmocka_unit_test(an_undone_split_leaves_nothing_but_burnt_numbers),
+        cmocka_unit_test(a_split_into_a_new_group_shows_in_the_map_as_its_keys_walk),
+        cmocka_unit_test(an_undone_split_leaves_nothing_but_a_burnt_number),
         cmocka_unit_test(ranges_of_two_groups_merge_by_freezing_and_absorbing),
         cmocka_unit_test(intervals_of_the_hash_split_and_merge_across_groups),
+        cmocka_unit_test(no_space_changes_its_mode_while_an_interval_of_the_hash_walks),
         cmocka_unit_test(a_replica_moves_as_the_group_tells),
         cmocka_unit_test(a_move_of_a_replica_is_taken_back_to_where_it_was),
         cmocka_unit_test(a_walking_boundary_only_goes_forward),
-        cmocka_unit_test(a_replica_moves_while_keys_walk_but_not_while_its_group_splits),
+        cmocka_unit_test(a_replica_moves_while_keys_walk_but_not_while_its_group_is_merged),
         cmocka_unit_test(a_bucket_becomes_a_range_where_it_is_and_keeps_its_descriptor),
         cmocka_unit_test(a_lost_driver_is_replaced_by_one_of_two_that_try),
         cmocka_unit_test(replicas_of_a_new_cluster_are_spread_evenly),

@@ -46,6 +46,7 @@ struct walk {
     struct rng rng;
     struct twin_key keys[KEYS];
     struct twin_space spaces[SPACES];
+    uint32_t split_off[2]; /* into new groups: ranges, intervals of the hash */
     uint32_t retitled; /* buckets that became ranges where they are, and back */
     uint32_t last_group;
     uint64_t last_op, last_range;
@@ -120,7 +121,7 @@ static void move_if(struct place *p, bool when, uint64_t id, struct place to)
 
 static void twin_split(struct walk *w, const struct metaops_plan *p)
 {
-    struct place upper = {p->other, p->range2};
+    struct place upper = {p->group, p->range2};
     for (uint32_t s = 0; s < SPACES; s++) {
         uint64_t name_hash = keyhash(space_names[s], w->k.groups->map->route.seed);
         for (uint32_t i = 0; i < KEYS_PER_SPACE; i++) {
@@ -144,12 +145,20 @@ static void twin_merge(struct walk *w, const struct metaops_plan *p)
     }
 }
 
-/* Keys of the range below the boundary are in the other group. */
-static void twin_walk_range(struct walk *w, const struct metaops_plan *p, struct slice boundary, bool all)
+static void arrive(struct place *at, uint64_t id, uint32_t group)
+{
+    if (at->id == id) at->group = group;
+}
+
+/* Keys of the range, or interval of the hash, below the boundary are in the other group. */
+static void twin_walk_range(struct walk *w, const struct metaops_plan *p, uint64_t id, struct slice boundary, bool all)
 {
     for (uint32_t i = 0; i < KEYS; i++) {
-        struct place *now = &w->keys[i].now;
-        if (now->id == p->range && (all || slice_cmp(w->keys[i].key, boundary) < 0)) now->group = p->other;
+        struct twin_key *k = &w->keys[i];
+        if (!all && slice_cmp(k->key, boundary) >= 0) continue;
+        if (p->of_hash) arrive(&k->by_hash, id, p->other);
+        if (p->of_hash) arrive(&k->by_name, id, p->other);
+        if (!p->of_hash) arrive(&k->now, id, p->other);
     }
 }
 
@@ -187,9 +196,11 @@ static bool descriptor_stays(const struct walk *w, const struct metaops_plan *p)
 /* What the twin makes of a step that was done. `p` is a copy of the plan, made before. */
 static void twin_step(struct walk *w, const struct metaops_plan *p, bool stays, enum metaops_step from, enum metaops_step to, struct slice boundary)
 {
-    if (p->kind == METAOPS_SPLIT && to == METAOPS_DONE) twin_split(w, p);
+    if (p->kind == METAOPS_SPLIT && from == METAOPS_PLANNED && to != METAOPS_UNDONE) twin_split(w, p);
+    if (p->kind == METAOPS_SPLIT && from == METAOPS_WALKING) twin_walk_range(w, p, p->range2, boundary, to == METAOPS_CARRIED);
+    if (p->kind == METAOPS_SPLIT && p->new_group && to == METAOPS_DONE) w->split_off[p->of_hash]++;
     if (p->kind == METAOPS_MERGE && (to == METAOPS_ABSORBED || (to == METAOPS_DONE && from == METAOPS_PLANNED))) twin_merge(w, p);
-    if (p->kind == METAOPS_MOVE_RANGE && from == METAOPS_WALKING) twin_walk_range(w, p, boundary, to == METAOPS_CARRIED);
+    if (p->kind == METAOPS_MOVE_RANGE && from == METAOPS_WALKING) twin_walk_range(w, p, p->range, boundary, to == METAOPS_CARRIED);
     if (p->kind != METAOPS_CHANGE_MODE || to == METAOPS_UNDONE || space_of_plan(p) == SPACES) return;
     struct twin_space *s = &w->spaces[space_of_plan(p)];
     if (stays && from == METAOPS_PLANNED && to == METAOPS_DONE) {
@@ -251,7 +262,7 @@ static void plan_split(struct walk *w, struct metaops_plan *p, char text[64])
 {
     uint32_t s = pick(w, SPACES), at, n;
     const struct range_desc *d = any_range(w, s, &at, &n);
-    *p = (struct metaops_plan){.kind = METAOPS_SPLIT, .new_group = pick(w, 2)};
+    *p = (struct metaops_plan){.kind = METAOPS_SPLIT, .new_group = pick(w, 2) && w->k.groups->n < 40};
     if (d && pick(w, 3)) {
         p->group = d->shard, p->range = d->id, p->generation = d->generation, p->space = space_names[s];
         snprintf(text, 64, "%s/%02u", space_names[s].p, pick(w, 90));
@@ -409,7 +420,8 @@ static void do_step(struct walk *w)
     e.step.from = pick(w, 12) ? op->step : (enum metaops_step)pick(w, METAOPS_STEPS);
     e.step.to = (enum metaops_step)pick(w, METAOPS_STEPS);
     if (e.step.to == METAOPS_WALKING && e.step.from == METAOPS_WALKING) {
-        snprintf(text, sizeof text, "%.*s/%02u", (int)op->plan.space.n, op->plan.space.p, pick(w, 85));
+        struct slice space = op->plan.of_hash ? space_names[pick(w, SPACES)] : op->plan.space;
+        snprintf(text, sizeof text, "%.*s/%02u", (int)space.n, space.p, pick(w, 85));
         e.step.boundary = slice_str(text);
     }
     if (kind == METAOPS_MOVE_REPLICA && pick(w, 3)) tell_members(w, metagroups_find(w->k.groups, op->plan.group));
@@ -477,7 +489,7 @@ static void walk_map(struct walk *w)
 static void the_map_follows_its_twin_through_every_operation(void **unused)
 {
     static const enum meta_code must[] = {META_DONE, META_SAME, META_STALE, META_UNKNOWN, META_BUSY, META_EARLY, META_INVALID};
-    uint32_t ended[METAOPS_KINDS][2] = {{0}}, codes[META_CODES] = {0}, retitled = 0;
+    uint32_t ended[METAOPS_KINDS][2] = {{0}}, codes[META_CODES] = {0}, retitled = 0, split_off[2] = {0};
     for (uint64_t seed = 1; seed <= 4; seed++) {
         struct walk *w = mem_zalloc(sizeof *w);
         rng_init(&w->rng, seed);
@@ -491,6 +503,7 @@ static void the_map_follows_its_twin_through_every_operation(void **unused)
         for (int i = 0; i < METAOPS_KINDS; i++) ended[i][0] += w->ended[i][0], ended[i][1] += w->ended[i][1];
         for (int i = 0; i < META_CODES; i++) codes[i] += w->codes[i];
         retitled += w->retitled;
+        for (int i = 0; i < 2; i++) split_off[i] += w->split_off[i];
         metagroups_free(w->replica);
         metakit_fini(&w->k);
         mem_free(w);
@@ -499,7 +512,8 @@ static void the_map_follows_its_twin_through_every_operation(void **unused)
         print_message("%s: %u done, %u undone\n", metaops_kind_name((enum metaops_kind)i), ended[i][0], ended[i][1]);
         assert_true(ended[i][0] > 5 && ended[i][1] > 5);
     }
-    assert_true(retitled > 3);
+    print_message("retitled %u, split off %u ranges and %u intervals\n", retitled, split_off[0], split_off[1]);
+    assert_true(retitled > 3 && split_off[false] > 3 && split_off[true] > 3);
     for (size_t i = 0; i < sizeof must / sizeof *must; i++) {
         print_message("%s: %u\n", meta_code_name(must[i]), codes[must[i]]);
         assert_true(codes[must[i]] > 20);

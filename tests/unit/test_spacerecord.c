@@ -227,6 +227,25 @@ static void intervals_of_the_hash_come_back(void **state)
     set_fini(&s);
 }
 
+static void an_interval_that_moves_comes_back_with_its_boundary(void **state)
+{
+    const struct hash_desc all = {.id = 1, .generation = 2, .shard = 2, .last = UINT64_MAX, .moving = true, .to_shard = 3, .boundary = SLICE("b/3")};
+    struct route route = {.seed = 42, .shards = 1};
+    struct space_map *m = spaces_new(&route, SPACE_BUCKET, &all, 1, 1);
+    struct set s = {0};
+    struct buf why = {0};
+    spacerecord_diff(NULL, m, add, &s);
+    struct space_map *back = spacerecord_map(&route, SPACE_BUCKET, 1, s.records, s.n, &why);
+    assert_non_null(back);
+    assert_true(back->hash[0].moving && back->hash[0].to_shard == 3 && slice_eq(back->hash[0].boundary, SLICE("b/3")));
+    spaces_unref(back);
+    ((char *)s.records[0].value.p)[32] = 2; /* to where it is */
+    assert_null(spacerecord_map(&route, SPACE_BUCKET, 1, s.records, s.n, &why));
+    buf_fini(&why);
+    spaces_unref(m);
+    set_fini(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -234,6 +253,7 @@ int main(void)
         cmocka_unit_test(keys_of_other_modules_are_passed_over),
         cmocka_unit_test(version_one_of_the_bytes_is_what_it_was),
         cmocka_unit_test(a_lost_range_is_a_gap_with_its_bounds),
+        cmocka_unit_test(an_interval_that_moves_comes_back_with_its_boundary),
         cmocka_unit_test(ranges_that_overlap_are_named),
         cmocka_unit_test(a_bucket_that_lost_its_descriptor_is_not_routed_by_hash),
         cmocka_unit_test(a_descriptor_without_its_space_is_refused),

@@ -214,6 +214,67 @@ static void intervals_of_the_hash_split_and_merge(void **state)
     spaces_unref(m);
 }
 
+static uint32_t shard_of(const struct space_map *m, const char *key)
+{
+    struct slice s = slice_of(key, strlen(key));
+    return spaces_shard(m, s, keyhash(s, m->route.seed));
+}
+
+struct pieces_seen {
+    uint32_t n, shards[4];
+    struct slice ends[4];
+};
+
+static bool note_piece(void *ctx, const struct space_piece *p)
+{
+    struct pieces_seen *seen = ctx;
+    seen->shards[seen->n] = p->shard;
+    seen->ends[seen->n++] = p->end;
+    return true;
+}
+
+static void an_interval_of_the_hash_moves_up_the_line_of_all_keys(void **state)
+{
+    const struct hash_desc all = {.id = 1, .generation = 1, .shard = 2, .last = UINT64_MAX};
+    struct space_map *m = spaces_new(&(struct route){.seed = 42}, SPACE_BUCKET, &all, 1, 1);
+    struct pieces_seen seen = {0};
+    become(&m, spaces_set_mode(m, SLICE("set"), SPACE_BUCKET, &(struct range_desc){.id = 9, .shard = 5}, 1, true, &err, &why));
+    expect_refused(spaces_hash_move(m, 7, 3, &err, &why), SPACES_NO_RANGE, "no interval of the hash has the id 7");
+    expect_refused(spaces_hash_move(m, 1, 2, &err, &why), SPACES_SAME, "the interval 1 of the hash is in shard 2 already");
+    expect_refused(spaces_hash_move_finish(m, 1, &err, &why), SPACES_NOT_MOVING, "the interval 1 of the hash is in shard 2 and does not move");
+    become(&m, spaces_hash_move(m, 1, 3, &err, &why));
+    assert_true(m->hash[0].generation == 2 && shard_of(m, "b/2") == 2);
+    become(&m, spaces_hash_move_advance(m, 1, SLICE("b/3"), &err, &why));
+    assert_true(m->hash[0].generation == 2);
+    assert_int_equal(shard_of(m, "b/2"), 3);
+    assert_int_equal(shard_of(m, "b/3"), 2);
+    assert_int_equal(shard_of(m, "zz"), 2);
+    assert_int_equal(shard_of(m, "aa"), 3);
+    assert_int_equal(shard_of(m, "set/a"), 5);
+    spaces_overlap(m, SLICE("b"), SLICE(""), SLICE(""), note_piece, &seen);
+    assert_true(seen.n == 2 && seen.shards[0] == 3 && seen.shards[1] == 2 && slice_eq(seen.ends[0], SLICE("b/3")));
+    expect_refused(spaces_hash_move_advance(m, 1, SLICE("b/1"), &err, &why), SPACES_KEY, "the boundary of the interval 1 of the hash is at \"b/3\" and cannot go down to \"b/1\"");
+    expect_refused(spaces_hash_split(m, 1000, 4, 2, &err, &why), SPACES_MOVING,
+                   "the interval 1 of the hash is moving from shard 2 to shard 3, all keys below \"b/3\" are done; try again when it has ended");
+    become(&m, spaces_hash_move_finish(m, 1, &err, &why));
+    assert_true(m->hash[0].generation == 3 && !m->hash[0].moving && shard_of(m, "zz") == 3);
+    spaces_unref(m);
+}
+
+static void what_places_a_key_is_its_own_hash_that_of_its_space_or_a_range(void **state)
+{
+    const struct hash_desc all = {.id = 1, .generation = 1, .shard = 2, .last = UINT64_MAX};
+    struct space_map *m = spaces_new(&(struct route){.seed = 42}, SPACE_BUCKET, &all, 1, 1);
+    uint64_t placing;
+    become(&m, spaces_set_mode(m, SLICE("set"), SPACE_BUCKET, &(struct range_desc){.id = 9, .shard = 5}, 1, true, &err, &why));
+    become(&m, spaces_set_mode(m, SLICE("h"), SPACE_HASH, NULL, 0, true, &err, &why));
+    assert_false(spaces_is_by_hash(m, SLICE("set/a"), keyhash(SLICE("set/a"), 42), &placing));
+    assert_true(spaces_is_by_hash(m, SLICE("h/a"), keyhash(SLICE("h/a"), 42), &placing) && placing == keyhash(SLICE("h/a"), 42));
+    assert_true(spaces_is_by_hash(m, SLICE("b/a"), keyhash(SLICE("b/a"), 42), &placing) && placing == keyhash(SLICE("b"), 42));
+    assert_true(spaces_is_by_hash(m, SLICE("b"), keyhash(SLICE("b"), 42), &placing) && placing == keyhash(SLICE("b"), 42));
+    spaces_unref(m);
+}
+
 /* ---- the model */
 
 enum { TWIN_KEYS = 2500, TWIN_IDS = 8192, TWIN_NAMES = 6, TWIN_STEPS = 1500, TWIN_RECORDS = 2048, PIECES_MAX = 4 };
@@ -591,6 +652,8 @@ int main(void)
         cmocka_unit_test(mistakes_are_told_with_what_was_meant),
         cmocka_unit_test(a_descriptor_has_one_text),
         cmocka_unit_test(intervals_of_the_hash_split_and_merge),
+        cmocka_unit_test(an_interval_of_the_hash_moves_up_the_line_of_all_keys),
+        cmocka_unit_test(what_places_a_key_is_its_own_hash_that_of_its_space_or_a_range),
         cmocka_unit_test(a_move_whose_ends_fall_together_is_done),
         cmocka_unit_test(an_end_may_lie_behind_the_space),
         cmocka_unit_test(a_random_walk_of_changes_agrees_with_a_twin_that_knows_every_key),
