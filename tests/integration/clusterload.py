@@ -109,9 +109,10 @@ def outcome(kind, answer):
     return f":{answer}" if isinstance(answer, int) else f"={answer}"
 
 
-def command(request):
+def command(request, before=""):
     """The words that are sent."""
     kind, key, arg = request
+    key = before + key
     return ("INCRBY", key, arg) if kind == "INCR" else (kind, key) if arg == "-" else (kind, key, arg)
 
 
@@ -162,7 +163,7 @@ class Client(threading.Thread):
         told = []
         called = time.monotonic_ns()
         try:
-            link.send(*map(command, requests))
+            link.send(*(command(q, self.load.before) for q in requests))
             for request in requests:
                 answer = link.answer()
                 returned = time.monotonic_ns()
@@ -250,10 +251,11 @@ class Client(threading.Thread):
 
 
 class Load:
-    """ports may be changed while it runs. timeout: seconds after which a client gives an answer up; rest: seconds between a client's requests."""
+    """ports may be changed while it runs. timeout: seconds after which a client gives an answer up; rest: seconds between a client's requests. before: what every key begins with, so that they are of one key space."""
 
-    def __init__(self, ports, clients=8, seed=1, timeout=1.5, rest=0.001):
+    def __init__(self, ports, clients=8, seed=1, timeout=1.5, rest=0.001, before=""):
         self.ports = list(ports)
+        self.before = before
         self.timeout, self.rest = timeout * PATIENCE, rest
         self.over, self.began = False, 0
         self.errors = []
@@ -308,7 +310,7 @@ class Load:
         self.check_ledger(port)
 
     def check_ledger(self, port):
-        told = lambda keys: dict(zip(keys, read_all(port, keys)))
+        told = lambda keys: dict(zip(keys, read_all(port, [self.before + k for k in keys])))
         for c in self.clients:
             values = {e[1]: e[3] for e in c.history if e[2] == "SET"}
             missing = [k for k, v in told(c.written).items() if v != values[k]]
@@ -317,7 +319,7 @@ class Load:
             assert not there, f"refused, and there all the same: {there[:5]}"
             wrong = [k for k, v in told(c.perhaps).items() if v not in (None, values[k])]
             assert not wrong, f"neither there nor not: {wrong[:5]}"
-            counted = int(read_all(port, [c.counter])[0] or 0)
+            counted = int(read_all(port, [self.before + c.counter])[0] or 0)
             assert c.counted <= counted <= c.counted + c.perhaps_counted, f"{c.counter} has counted {counted}; {c.counted} are acknowledged, {c.perhaps_counted} uncertain"
 
 
