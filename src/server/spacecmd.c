@@ -177,7 +177,7 @@ static const struct command rows[] = {
     {.name = "range.merge", .fn = range_merge, .arity = 3, .class = CLASS_ALL, .flags = CMD_WRITE, .group = "range", .since = "7.2.0",
      .summary = "Joins the range that begins at a key with the one before it; both must be in one shard.", .args = "space key"},
     {.name = "range.move", .fn = range_move, .arity = 4, .class = CLASS_ALL, .flags = CMD_WRITE, .group = "range", .since = "7.2.0",
-     .summary = "Moves the range that holds a key to another shard, on line.", .args = "space key shard"},
+     .summary = "Moves the range that holds a key to another shard, in a cluster to another group, on line.", .args = "space key shard"},
 };
 
 const struct command_family spacecmd_family = COMMAND_FAMILY(rows);
