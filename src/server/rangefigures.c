@@ -25,18 +25,33 @@ void rangefigures_weigh(const struct store *s, struct slice space, struct slice 
 
 /* ---- telling: under the token of the group's seat */
 
+/* A part of a range: what is above the boundary of a move, or below it. Keys that were given out are in two groups for a moment, and count once. */
+struct part {
+    struct slice space, boundary;
+    bool above, below; /* neither: all of it */
+};
+
+static void weigh(const struct store *s, const struct range_desc *d, const struct part *part, uint64_t *keys, uint64_t *bytes)
+{
+    struct slice start = d->start, end = d->end;
+    if (part->below && (!part->boundary.n || slice_cmp(part->boundary, start) <= 0)) return; /* nothing has come yet */
+    if (part->below && (!end.n || slice_cmp(part->boundary, end) < 0)) end = part->boundary;
+    if (part->above && slice_cmp(part->boundary, start) > 0) start = part->boundary;
+    if (!end.n || slice_cmp(start, end) < 0) rangefigures_weigh(s, part->space, start, end, keys, bytes);
+}
+
 static void add_ago(struct reply *out, int64_t ms) { reply_int(out, ms < 0 ? 0 : ms + 1); }
 
-static void add_range(struct exec *x, struct slice space, const struct range_desc *d)
+static void add_range(struct exec *x, const struct range_desc *d, const struct part *part)
 {
     struct worker *w = engine_worker_of(x);
     struct splitter_past past;
     uint64_t keys = 0, bytes = 0;
     rangekeeper_past(front_of(w)->server->rangekeeper, d->id, &past);
-    rangefigures_weigh(x->stores[x->shard], space, d->start, d->end, &keys, &bytes);
+    weigh(x->stores[x->shard], d, part, &keys, &bytes);
     reply_int(&x->out, (int64_t)d->id);
     reply_int(&x->out, (int64_t)d->generation);
-    reply_int(&x->out, topology_is_ordered(w->engine->topology, x->shard, space));
+    reply_int(&x->out, topology_is_ordered(w->engine->topology, x->shard, part->space));
     reply_int(&x->out, (int64_t)keys);
     reply_int(&x->out, (int64_t)bytes);
     reply_int(&x->out, (int64_t)loads_ops(w->engine->loads, d->id));
@@ -46,20 +61,16 @@ static void add_range(struct exec *x, struct slice space, const struct range_des
     add_ago(&x->out, past.spread_ago_ms);
 }
 
-static bool is_here(const struct exec *x, const struct range_desc *d)
+/* Those of one side of a space whose mode changes, or of a space. Gives how many are in this group. */
+static size_t add_ranges(struct exec *x, const struct space *s, const struct space_info *info, bool of_new)
 {
-    return route_place(x->route, d->shard) == x->shard || (d->moving && route_place(x->route, d->to_shard) == x->shard);
-}
-
-static size_t add_ranges(struct exec *x, const struct space *s, bool of_new, uint32_t n)
-{
-    struct space_info info;
     size_t added = 0;
-    spaces_describe(s, &info);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < (of_new ? info->n_to : info->n_ranges); i++) {
         const struct range_desc *d = spaces_range(s, of_new, i);
-        if (!is_here(x, d)) continue;
-        add_range(x, info.name, d);
+        bool from = route_place(x->route, d->shard) == x->shard, to = d->moving && route_place(x->route, d->to_shard) == x->shard;
+        struct part part = {.space = info->name, .boundary = info->moving ? info->boundary : d->boundary, .above = info->moving ? !of_new : d->moving && from, .below = info->moving ? of_new : to};
+        if (!from && !to) continue;
+        add_range(x, d, &part);
         added++;
     }
     return added;
@@ -77,8 +88,8 @@ static void range_figures(struct exec *x)
     for (uint32_t i = 0; m && i < m->n_spaces; i++) {
         struct space_info info;
         spaces_describe(m->spaces[i], &info);
-        n += add_ranges(x, m->spaces[i], false, info.n_ranges);
-        n += add_ranges(x, m->spaces[i], true, info.n_to);
+        n += add_ranges(x, m->spaces[i], &info, false);
+        n += add_ranges(x, m->spaces[i], &info, true);
     }
     reply_close_array(&x->out, mark, GROUP_NUMBERS + n * RANGE_NUMBERS);
 }

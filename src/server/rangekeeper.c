@@ -263,6 +263,7 @@ static void decide(struct rangekeeper *k, struct worker *w)
     pthread_mutex_lock(&k->lock);
     k->n_decisions = splitter_step(k->splitter, rangekeeper_now_ms(), &limits, k->ranges, k->n_by_range, k->shards, k->n_shards, &k->decisions);
     publish(k);
+    k->looks++;
     pthread_mutex_unlock(&k->lock);
     carry_out_next(k, w);
 }
@@ -371,13 +372,14 @@ void rangekeeper_info(struct rangekeeper *k, struct buf *out)
     topology_stats(k->server->topology, &t);
     pthread_mutex_lock(&k->lock);
     splitter_stats(k->splitter, &s);
+    uint64_t looks = k->looks;
     pthread_mutex_unlock(&k->lock);
     buf_printf(out, "spaces:%u\r\nranges:%u\r\nmoves_under_way:%u\r\n", m ? m->n_spaces : 0, ranges, moving);
     const struct {
         const char *name;
         uint64_t n;
     } fields[] = {{"moves_done", t.moves}, {"keys_moved", t.moved_keys}, {"bytes_moved", t.moved_bytes}, {"move_slices", t.slices}, {"longest_slice_usec", t.longest_slice_us}, {"moves_stopped_by_cold_values", t.unreadable},
-                  {"automatic_splits", s.done[SPLITTER_SPLIT]}, {"automatic_moves", s.done[SPLITTER_MOVE]}, {"automatic_merges", s.done[SPLITTER_MERGE]}, {"automatic_refused", s.refused}, {"automatic_failed", s.failed}};
+                  {"automatic_looks", looks}, {"automatic_splits", s.done[SPLITTER_SPLIT]}, {"automatic_moves", s.done[SPLITTER_MOVE]}, {"automatic_merges", s.done[SPLITTER_MERGE]}, {"automatic_refused", s.refused}, {"automatic_failed", s.failed}};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) buf_printf(out, "%s:%llu\r\n", fields[i].name, (unsigned long long)fields[i].n);
 }
 

@@ -159,17 +159,12 @@ static void told(void *ctx, int rc, struct slice text)
 
 void rangekeeper_cluster_carry_out(struct rangekeeper *k, struct worker *w)
 {
-    static const enum metahost_question asks[] = {[SPLITTER_SPLIT] = METAHOST_SPLIT, [SPLITTER_MERGE] = METAHOST_MERGE, [SPLITTER_MOVE] = METAHOST_QUESTIONS};
+    static const enum metahost_question asks[] = {[SPLITTER_SPLIT] = METAHOST_SPLIT, [SPLITTER_MERGE] = METAHOST_MERGE, [SPLITTER_MOVE] = METAHOST_MOVE_RANGE};
     const struct splitter_decision *d = &k->decisions[k->done];
     const struct range_desc *r = rangekeeper_find(route_map(&w->engine->route), d);
     char group[16];
     if (!r) {
         buf_add_str(&k->failed, "it has changed meanwhile");
-        rangekeeper_change_is_done(k, w);
-        return;
-    }
-    if (asks[d->kind] == METAHOST_QUESTIONS) {
-        buf_add_str(&k->failed, "ranges do not move between groups yet");
         rangekeeper_change_is_done(k, w);
         return;
     }

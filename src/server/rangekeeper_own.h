@@ -64,6 +64,7 @@ struct rangekeeper {
 
     pthread_mutex_t lock;
     struct splitter *splitter;    /* under the lock, also where worker 0 uses it */
+    uint64_t looks;               /* rounds in which it was asked; likewise */
 };
 
 int64_t rangekeeper_now_ms(void);
