@@ -300,6 +300,17 @@ static void place(struct wave *w, uint32_t i)
     w->under_way++;
 }
 
+/* Its keys have come to be in several groups: the wave ends before it, and its connection has it run over them (server/wide.h). Not if something behind it has gone by now: that would be done twice. */
+static bool hand_back(struct wave *w, uint32_t i)
+{
+    if (w->asked[i].group != SEATING_MIXED || !w->asker.conn || relay_wave_request(w, i)->cmd->inner_at) return false;
+    for (uint32_t k = i + 1; k < relay_wave_size(w); k++)
+        if (w->asked[k].state != ASKED_OPEN) return false;
+    w->end = w->first + i;
+    relay_wave_task(w)->requests[w->end].group = SEATING_MIXED;
+    return true;
+}
+
 /* The map may be another one since it was routed. */
 static void find_groups_again(struct wave *w)
 {
@@ -312,7 +323,7 @@ static void find_groups_again(struct wave *w)
         if (group == w->asked[i].group && group < META_GROUPS_MAX) continue;
         w->asked[i].group = group;
         w->asked[i].struck = false;
-        refuse(w, i);
+        if (!hand_back(w, i)) refuse(w, i);
     }
 }
 

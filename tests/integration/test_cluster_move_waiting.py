@@ -7,7 +7,7 @@ from cluster import maker, wait_for
 from conftest import PATIENCE
 from test_cluster_blocking import PASSING, TIMEOUT, Nodes
 
-KEYS = 200  # that move beside those that are waited for
+KEYS = 2000  # that move beside those that are waited for: several slices
 
 
 def as_dict(row):
@@ -19,8 +19,8 @@ class Movers(Nodes):
 
     def __init__(self, processes):
         super().__init__(processes)
-        for i in range(KEYS):
-            self.push(1, "SET", f"Q/{i:03d}", i)
+        for i in range(0, KEYS, 500):
+            self.push(1, "MSET", *(word for k in range(i, i + 500) for word in (f"Q/{k:04d}", k)))
         assert self.push(1, "SPACE.SET", "Q", "RANGE") == "OK"
         wait_for(lambda: as_dict(self.ask(1, "SPACE.INFO", "Q"))["state"] == "ready", 30, lambda: "the key space is not in order")
         self.groups = [g for g in (int(row["group"]) for row in self.status(1)["group"]) if g >= 2]
