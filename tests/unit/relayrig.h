@@ -453,7 +453,7 @@ static void relayrig_open_node(struct relayrig *r, uint32_t i)
     s->engine = engine_new(RELAYRIG_GROUPS + 1, 42, i + 1, r->commands);
     s->engine->ticks_per_ms = UINT64_MAX;
     for (uint32_t g = 0; g < RELAYRIG_GROUPS; g++) {
-        intervals[g] = (struct hash_desc){g + 1, 1, g + RELAYRIG_FIRST, g * width, g + 1 == RELAYRIG_GROUPS ? UINT64_MAX : (g + 1) * width - 1};
+        intervals[g] = (struct hash_desc){.id = g + 1, .generation = 1, .shard = g + RELAYRIG_FIRST, .first = g * width, .last = g + 1 == RELAYRIG_GROUPS ? UINT64_MAX : (g + 1) * width - 1};
         atomic_init(&n->table[g + RELAYRIG_FIRST], (uint16_t)(g + 1));
         n->seats[g].group = g + RELAYRIG_FIRST;
     }

@@ -189,7 +189,7 @@ static void the_group_that_was_named_stays_when_the_map_changes(void **state)
     add(r, c, group, "group.dbsize", NULL);
     call_send(c, 5000);
     relayrig_turn(n, 0);
-    struct hash_desc one = {1, 2, RELAYRIG_FIRST + RELAYRIG_GROUPS - 1, 0, UINT64_MAX}; /* every key is in another group now */
+    struct hash_desc one = {.id = 1, .generation = 2, .shard = RELAYRIG_FIRST + RELAYRIG_GROUPS - 1, .last = UINT64_MAX}; /* every key is in another group now */
     assert_true(group != one.shard && engine_try(&e->shards[0]));
     engine_set_map(e, &n->server.fronts[0]->worker, spaces_new(&e->route, SPACE_BUCKET, &one, 1, 2));
     engine_release(&n->server.fronts[0]->worker, &e->shards[0]);
