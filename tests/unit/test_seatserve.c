@@ -1,10 +1,11 @@
-/* What a seat lets in while keys of its group are carried to another one (docs/decisions/023). One group has a seat here and led by this node, or followed; its records are written as a command would, or come with its log. */
+/* What a seat lets in while keys of its group are carried to another one (docs/decisions/023). One group has a seat here; this node leads it, or follows. Its records are written as by a command, or come with its log. */
 #include "rig.h"
 
 #include "base/le.h"
 #include "cluster/holding.h"
 #include "cluster/seat.h"
 #include "cluster/seatentry.h"
+#include "dump/dumpfile.h"
 #include "shard/seating.h"
 #include "store/interest.h"
 
@@ -168,6 +169,18 @@ static void end_operation(uint64_t version)
     buf_fini(&value);
 }
 
+/* As a snapshot has it. */
+static void copy_record(struct buf *image)
+{
+    struct buf key = {0};
+    struct place at;
+    holding_op_key(&key, OPERATION);
+    store_peek(sc.shard->store, STORE_SYSTEM_DB, keyhash(buf_slice(&key), sc.shard->store->seed), buf_slice(&key), &at);
+    assert_non_null(at.e);
+    dumpfile_add_entry(image, STORE_SYSTEM_DB, at.e);
+    buf_fini(&key);
+}
+
 /* As another leader's log brings it. */
 static void hear_of_record(const char *gone, const char *high)
 {
@@ -299,16 +312,26 @@ static void a_replica_that_follows_judges_stale_reads_as_its_log_says(void **sta
 
 static void a_seat_that_is_filled_anew_has_the_records_of_its_snapshot(void **state)
 {
-    give_out("", "u/m");
-    assert_false(runs("get u/a"));
+    struct buf image = {0};
+    give_out("", "u/b");
+    copy_record(&image);
+    give_out("u/b", "u/m");
+    assert_false(runs("get u/c"));
     follow();
     seat_fill_begin(sc.seats, HERE);
     seat_filled(sc.seats, HERE, sc.last, sc.terms[sc.last], NULL, NULL);
     settle();
-    assert_true(runs_stale("get u/a"));
-    hear_of_record("", "u/b");
+    assert_true(runs_stale("get u/a")); /* of one that has none */
+    seat_fill_begin(sc.seats, HERE);
+    seat_fill(sc.seats, HERE, buf_slice(&image));
+    seat_filled(sc.seats, HERE, sc.last, sc.terms[sc.last], NULL, NULL);
+    settle();
     assert_false(runs_stale("get u/a"));
     assert_true(runs_stale("get u/c"));
+    lead();
+    assert_false(runs("get u/a"));
+    assert_true(runs("get u/c"));
+    buf_fini(&image);
 }
 
 /* ---- those who wait */
