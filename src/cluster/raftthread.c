@@ -257,6 +257,7 @@ static void publish(struct raftthread *t)
     s->capacity = raftlog_capacity(t->log);
     s->chore_error = raftlog_chore_error(t->log);
     raftlog_info(t->log, &s->log);
+    s->log_rings = raftwriter_rings(t->writer);
     if (t->links) links_totals(t->links, &s->links);
     pthread_mutex_lock(&t->lock);
     t->published = *s;
@@ -465,7 +466,7 @@ static bool open_log(struct raftthread *t, struct buf *error)
     const struct raftthread_options *o = &t->options;
     t->log = raftlog_open(o->files, o->dir, &o->log, error);
     if (!t->log) return false;
-    struct raftwriter_options w = {.files = o->files, .writes = o->writes, .wake = wake, .ctx = &t->box};
+    struct raftwriter_options w = {.files = o->files, .writes = o->writes, .wake = wake, .ctx = &t->box, .wake_fd = t->box.fd};
     t->writer = raftwriter_new(t->log, &w, error);
     return t->writer != NULL;
 }

@@ -149,6 +149,7 @@ struct raftthread_stats {
     uint64_t capacity;               /* of the log */
     int chore_error;                 /* of the log: why no segment is made ready */
     struct raftlog_info log;         /* batches, bytes, segments */
+    bool log_rings;                  /* raftwriter_rings */
     struct links_totals links;
 };
 struct raftthread_peer {

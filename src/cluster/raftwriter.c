@@ -1,5 +1,6 @@
 #include "cluster/raftwriter.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "base/mem.h"
 #include "cluster/raftlog.h"
 #include "io/file.h"
+#include "io/filering.h"
 
 enum lane_state { LANE_IDLE, LANE_TOLD, LANE_DONE, LANE_END };
 
@@ -27,6 +29,8 @@ struct raftwriter {
     struct raftlog *log;
     struct raftwriter_options options;
     struct lane writes, chores;
+    struct filering *ring; /* writes batches without a thread; NULL: not to be had */
+    bool flying;           /* a batch is under way there */
     struct raftlog_write write;
     struct raftlog_chore chore;
     int fd; /* of the segment that was written to last, the writing thread's; -1: none */
@@ -133,31 +137,59 @@ static int do_chore(struct raftwriter *w) { return raftlog_chore_run(w->options.
 
 /* --- the owner's side --- */
 
+static void written(struct raftwriter *w, int rc)
+{
+    w->error = rc;
+    raftlog_written(w->log, w->write.batch, rc);
+}
+
+/* What O_DIRECT refused, the thread writes the other way. */
+static void collect_from_ring(struct raftwriter *w, bool wait)
+{
+    int rc;
+    if (!w->flying || !filering_collect(w->ring, wait, &rc)) return;
+    w->flying = false;
+    if (rc != -EINVAL) {
+        written(w, rc);
+        return;
+    }
+    filering_close(w->ring);
+    w->ring = NULL;
+    lane_tell(&w->writes);
+}
+
 static void collect(struct raftwriter *w)
 {
-    if (lane_collect(&w->writes)) {
-        w->error = w->writes.rc;
-        raftlog_written(w->log, w->write.batch, w->error);
-    }
+    collect_from_ring(w, false);
+    if (lane_collect(&w->writes)) written(w, w->writes.rc);
     if (lane_collect(&w->chores)) raftlog_chore_done(w->log, w->chores.rc);
+}
+
+static void begin_write(struct raftwriter *w)
+{
+    w->flying = w->ring && open_segment(w) == 0 && filering_begin(w->ring, w->fd, w->write.bytes, w->write.at) == 0;
+    if (!w->flying) lane_tell(&w->writes);
 }
 
 /* The log hands out one of each at most, so a lane that it gives work to is idle. */
 int raftwriter_step(struct raftwriter *w)
 {
     collect(w);
-    if (raftlog_begin_write(w->log, &w->write)) lane_tell(&w->writes);
+    if (raftlog_begin_write(w->log, &w->write)) begin_write(w);
     if (raftlog_begin_chore(w->log, &w->chore)) lane_tell(&w->chores);
     return w->error;
 }
 
 bool raftwriter_busy(struct raftwriter *w)
 {
+    if (w->flying) return true;
     pthread_mutex_lock(&w->writes.lock);
     bool busy = w->writes.state != LANE_IDLE;
     pthread_mutex_unlock(&w->writes.lock);
     return busy;
 }
+
+bool raftwriter_rings(const struct raftwriter *w) { return w->ring != NULL; }
 
 struct raftwriter *raftwriter_new(struct raftlog *log, const struct raftwriter_options *options, struct buf *error)
 {
@@ -165,6 +197,7 @@ struct raftwriter *raftwriter_new(struct raftlog *log, const struct raftwriter_o
     w->log = log;
     w->options = *options;
     w->fd = -1;
+    w->ring = options->wake_fd > 0 && options->writes->dsync ? filering_open(options->wake_fd) : NULL;
     int first = lane_start(&w->writes, w, write_batch, "raftlog"), second = lane_start(&w->chores, w, do_chore, "raftlog-chores");
     if (first == 0 && second == 0) return w;
     buf_printf(error, "no thread for the Raft log: %s", strerror(-(first ? first : second)));
@@ -174,11 +207,13 @@ struct raftwriter *raftwriter_new(struct raftlog *log, const struct raftwriter_o
 
 void raftwriter_free(struct raftwriter *w)
 {
+    collect_from_ring(w, true);
     lane_wait(&w->writes);
     lane_wait(&w->chores);
     collect(w);
     lane_end(&w->writes);
     lane_end(&w->chores);
+    if (w->ring) filering_close(w->ring);
     if (w->fd >= 0) w->options.writes->close(w->options.writes->ctx, w->fd);
     mem_free(w);
 }

@@ -1,4 +1,4 @@
-/* The threads under a shared Raft log (cluster/raftlog.h): one writes its batches, one does its chores, so that neither disk nor a large file to be zeroed ever holds up the log's owner.
+/* What is under a shared Raft log (cluster/raftlog.h): the kernel or a thread writes its batches, a thread does its chores, so that neither disk nor a large file to be zeroed ever holds up the log's owner.
  *
  *     owner: puts records .. raftwriter_step(w)      begins a write if none is under way
  *     threads: the write is durable .. wake(ctx)
@@ -19,6 +19,8 @@ struct raftwriter_options {
     const struct file_ops *writes; /* for batches: io/file_direct.h, or the same; kept */
     void (*wake)(void *ctx);       /* called by the threads when raftwriter_step should be; returns soon */
     void *ctx;
+    /* An eventfd that is written to where wake would be called: then batches are written by io/filering.h, without a thread, if it is to be had and `writes` are durable when done (dsync). 0: by the thread. */
+    int wake_fd;
 };
 
 /* Keeps log. Gives NULL and a reason. */
@@ -28,3 +30,4 @@ void raftwriter_free(struct raftwriter *w);
 /* Collects what is done and begins what is to be done. 0, or the error of a write: the log is broken then, and the process should end. */
 int raftwriter_step(struct raftwriter *w);
 bool raftwriter_busy(struct raftwriter *w); /* a write was begun and is not yet collected */
+bool raftwriter_rings(const struct raftwriter *w); /* batches are written without a thread */

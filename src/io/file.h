@@ -36,6 +36,7 @@ struct file_ops {
     int (*unlink)(void *ctx, const char *path);
     int (*mkdir)(void *ctx, const char *path); /* -EEXIST if it is there */
     int (*list)(void *ctx, const char *path, void (*each)(void *arg, const char *name), void *arg); /* without . and .. */
+    bool dsync; /* descriptors are the kernel's, and what is written to one that was opened to be changed is durable when the write is done */
 };
 
 extern const struct file_ops file_disk; /* the real one */

@@ -41,5 +41,6 @@ void file_direct_init(struct file_direct *d)
     d->ops.ctx = d;
     d->ops.open = direct_open;
     d->ops.commit = direct_commit;
+    d->ops.dsync = true;
     atomic_init(&d->refused, false);
 }

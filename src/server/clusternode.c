@@ -286,6 +286,7 @@ static void add_raft(struct buf *out, const struct raftthread_stats *r)
     add(out, "cluster_entry_bytes_committed", r->commit_bytes);
     add(out, "cluster_log_bytes", r->log.segment_bytes);
     add(out, "cluster_log_segments", r->log.segments);
+    buf_printf(out, "cluster_log_written_by:%s\r\n", r->log_rings ? "io_uring" : "thread");
     add(out, "cluster_callers_refused", r->links.refused);
 }
 

@@ -1,7 +1,9 @@
-/* The threads under the shared Raft log, on the real disk: what they say is durable is there for the next process, whichever way it was written. */
+/* What is under the shared Raft log, on the real disk: what it says is durable is there for the next process, whichever way it was written. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -9,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -28,6 +31,7 @@ struct node {
     struct buf error;
     struct file_ops failing; /* file_disk, but for commits after the first `commits_left` */
     int commits_left;
+    bool rings; /* batches go by the ring, if `writes` allow it */
 };
 
 static void wake(void *ctx)
@@ -42,8 +46,9 @@ static void node_open(struct node *n, const struct file_ops *writes)
     struct raftlog_options options = {.segment_bytes = SEGMENT, .cache_bytes = 1, .random = 77};
     n->log = raftlog_open(&file_disk, n->dir, &options, &n->error);
     assert_non_null(n->log);
-    n->writer = raftwriter_new(n->log, &(struct raftwriter_options){.files = &file_disk, .writes = writes, .wake = wake, .ctx = n}, &n->error);
+    n->writer = raftwriter_new(n->log, &(struct raftwriter_options){.files = &file_disk, .writes = writes, .wake = wake, .ctx = n, .wake_fd = n->rings ? n->event : 0}, &n->error);
     assert_non_null(n->writer);
+    if (n->rings && !raftwriter_rings(n->writer)) skip(); /* this kernel has no io_uring */
 }
 
 static void node_close(struct node *n)
@@ -178,6 +183,16 @@ static void what_is_durable_is_there_with_direct_writes(void **state)
     live_twice(&n, &direct.ops);
 }
 
+static void what_is_durable_is_there_with_direct_writes_by_the_ring(void **state)
+{
+    struct node n;
+    struct file_direct direct;
+    node_init(&n);
+    n.rings = true;
+    file_direct_init(&direct);
+    live_twice(&n, &direct.ops);
+}
+
 static void fail_later(void *ctx, struct file_piece *pieces, uint32_t count)
 {
     struct node *n = ctx;
@@ -208,6 +223,60 @@ static void a_write_that_fails_breaks_the_log_and_is_told(void **state)
     node_fini(&n);
 }
 
+static int open_full(void *ctx, const char *path, enum file_mode mode) { return open("/dev/full", O_RDWR | O_CLOEXEC); }
+
+static void a_write_of_the_ring_that_fails_breaks_the_log_and_is_told(void **state)
+{
+    struct node n;
+    node_init(&n);
+    n.rings = true;
+    n.failing = file_disk;
+    n.failing.dsync = true;
+    n.failing.open = open_full;
+    node_open(&n, &n.failing);
+    raftlog_put_hard_state(n.log, 1, 1, 0);
+    assert_int_equal(await_durable(&n, 1), -ENOSPC);
+    assert_true(raftlog_broken(n.log));
+    assert_int_equal(raftlog_durable(n.log), 0);
+    node_close(&n);
+    node_fini(&n);
+}
+
+/* A descriptor that says of every write that it makes no sense. */
+static int open_senseless(void *ctx, const char *path, enum file_mode mode)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    return signalfd(-1, &none, SFD_CLOEXEC);
+}
+
+static void commit_well(void *ctx, struct file_piece *pieces, uint32_t count)
+{
+    struct node *n = ctx;
+    n->commits_left--;
+}
+
+static void what_the_ring_is_refused_goes_by_the_thread(void **state)
+{
+    struct node n;
+    node_init(&n);
+    n.rings = true;
+    n.failing = file_disk;
+    n.failing.ctx = &n;
+    n.failing.dsync = true;
+    n.failing.open = open_senseless;
+    n.failing.commit = commit_well;
+    node_open(&n, &n.failing);
+    for (uint64_t i = 1; i <= 3; i++) {
+        raftlog_put_hard_state(n.log, 1, i, 0);
+        assert_int_equal(await_durable(&n, i), 0);
+        assert_int_equal(n.commits_left, -(int)i);
+        assert_false(raftwriter_rings(n.writer));
+    }
+    node_close(&n);
+    node_fini(&n);
+}
+
 static void writes_that_are_not_aligned_are_written_the_other_way(void **state)
 {
     char path[] = "/tmp/raftwriter-odd-XXXXXX", back[6] = {0};
@@ -232,7 +301,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_durable_is_there_with_plain_writes),
         cmocka_unit_test(what_is_durable_is_there_with_direct_writes),
+        cmocka_unit_test(what_is_durable_is_there_with_direct_writes_by_the_ring),
         cmocka_unit_test(a_write_that_fails_breaks_the_log_and_is_told),
+        cmocka_unit_test(a_write_of_the_ring_that_fails_breaks_the_log_and_is_told),
+        cmocka_unit_test(what_the_ring_is_refused_goes_by_the_thread),
         cmocka_unit_test(writes_that_are_not_aligned_are_written_the_other_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
