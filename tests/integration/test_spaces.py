@@ -267,6 +267,25 @@ def test_expired_keys_are_not_shown(four):
     assert c.ttl(key(1)) == -1 and 900 < c.ttl(key(2)) <= 1000
 
 
+@pytest.mark.parametrize("direction", [[], ["REVERSE"]])
+def test_who_reads_a_range_past_an_expired_key_ends_it(four, direction):
+    """A key that an answer did not show is gone: nobody with another clock shows it again."""
+    set_mode(four, "late", "RANGE")
+    four.execute_command("DEBUG", "SET-ACTIVE-EXPIRE", "0")
+    for i in range(30):
+        four.set(f"late/{i:02}", i, px=1 if i % 3 else None)
+    stay = sorted(f"late/{i:02}" for i in range(0, 30, 3))
+    deadline = time.monotonic() + 30
+    while sorted(get(four, "RANGE.GET", "late", *direction)[1]) != stay:
+        assert time.monotonic() < deadline
+    assert four.execute_command("RANGE.COUNT", "late") == len(stay)
+    four.execute_command("RANGE.DEL", "late")
+    four.set("late/alone", 1, px=1)  # the last key of its space
+    while get(four, "RANGE.GET", "late", *direction)[1]:
+        assert time.monotonic() < deadline
+    assert four.execute_command("RANGE.COUNT", "late") == 0
+
+
 def test_a_space_is_one_in_all_databases_and_commands_see_the_selected_one(make_server):
     with make_server(workers=WORKERS).client(single_connection_client=True) as c:
         fill(c, 50)
