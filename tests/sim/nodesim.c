@@ -209,7 +209,7 @@ static void upkeep(struct nodesim_node *n)
 
 static void resign(struct nodesim_node *n);
 
-static void do_raft_task(struct nodesim_node *n, enum nodesim_task kind)
+static void do_raft_task(struct nodesim_node *n, enum nodesim_task kind, uint64_t arg)
 {
     nodesim_begin_turn(n);
     take_late(n);
@@ -219,6 +219,7 @@ static void do_raft_task(struct nodesim_node *n, enum nodesim_task kind)
     if (kind == NODESIM_RETRY) raftlog_retry_chores(n->log);
     if (kind == NODESIM_JOB) nodesim_snap_job(n);
     if (kind == NODESIM_COURIER) nodesim_snap_courier(n);
+    nodesim_mover_raft(n, kind, arg);
     nodesim_end_turn(n);
 }
 
@@ -233,6 +234,7 @@ static bool do_work_task(struct nodesim_node *n, enum nodesim_task kind, uint64_
     if (kind == NODESIM_REQUEST && !nodesim_client_request(n, (uint32_t)arg)) return false;
     if (kind >= NODESIM_LEG && kind <= NODESIM_LEG_TIME && !nodesim_leg_task(n, kind, arg)) return false;
     nodesim_txn_task(n, kind, arg);
+    nodesim_mover_task(n, kind, arg);
     if (kind == NODESIM_LOOK || kind == NODESIM_UPKEEP) nodesim_client_look(n);
     work(n);
     seats_hurry(n->seats);
@@ -254,7 +256,7 @@ static void do_task(struct nodesim_node *n, enum nodesim_task kind, uint64_t arg
         return;
     }
     if (works && !do_work_task(n, kind, arg)) return;
-    if (!works) do_raft_task(n, kind);
+    if (!works) do_raft_task(n, kind, arg);
     if (n->ends && !n->busy) resign(n);
 }
 
@@ -338,6 +340,7 @@ static void open_engine(struct nodesim_node *n)
     topology_new(n->engine);
     nodesim_make_seats(n);
     nodesim_txn_open(n);
+    nodesim_mover_open(n);
 }
 
 static struct metacode_node description(const struct nodesim_machine *m)
@@ -436,6 +439,7 @@ static void close_raft(struct nodesim_node *n)
     struct metahost *meta = n->meta;
     n->meta = NULL; /* those who asked are told */
     metahost_free(meta);
+    nodesim_mover_close(n);
     raftnode_free(n->raft);
     raftlog_close(n->log);
     n->log = NULL;

@@ -10,6 +10,7 @@
  *     nodesim_range.c    a key space that has an order, and commands on ranges of it
  *     nodesim_lock.c     clients that lock parts of it
  *     nodesim_pipe.c     pipelines, and reads that may be old
+ *     nodesim_mover.c    movers, which carry keys between groups
  *     nodesim_topology.c changes of that key space, and faults at their steps
  *     nodesim_story.c    an administrator, the weather, and what must be true in the end
  *
@@ -32,21 +33,30 @@ enum nodesim_mutant {
     NODESIM_READ_INTENT,   /* reads pass the intents of transactions */
     NODESIM_NO_RESERVATION, /* a transaction is decided though its reservations are gone */
     NODESIM_UNHELD_READ,   /* one that only reads does not hear that its reservations were gone */
+    NODESIM_NO_FENCE,      /* a group serves a key that it has given away, or has not got yet */
+    NODESIM_EARLY_DROP,    /* what was given out is dropped before it has arrived */
+    NODESIM_OLD_DRIVER,    /* an order of a driver that another one has replaced is obeyed */
+    NODESIM_OLD_MAP,       /* a leader serves what was carried away by a map that does not know of it */
     NODESIM_MUTANTS,
 };
 const char *nodesim_mutant_name(enum nodesim_mutant m);
 
+/* Steps of a change of topology at which a fault may strike. */
+enum nodesim_at { NODESIM_AT_BEGIN, NODESIM_AT_MEASURE, NODESIM_AT_FREEZE, NODESIM_AT_TAKE, NODESIM_AT_END, NODESIM_AT_BOUNDARY, NODESIM_AT_DONE, NODESIM_ATS };
+
 struct nodesim_result {
     bool failed;
-    bool counts; /* a node crashed, a group got another leader, a seat was filled from a snapshot or made anew, something was written and read, by transactions over groups, too; ranges were split or merged, and used */
+    bool counts; /* a node crashed, a group got another leader, a seat was filled from a snapshot or made anew, something was written and read, by transactions over groups, too; ranges were split, merged or moved, and used */
     char why[900];
     uint64_t hash;
     struct world_counts world;
     uint64_t writes, reads, bounced, lost, uncertain, expiring;
     uint64_t reigns, refills, installs, recoveries, snapshots, held; /* held: commands in whose middle the world went on */
     uint64_t moves, joins, leaves, transfers, drops;
-    uint64_t ranges, modes, splits, merges; /* ranges: commands on them */
+    uint64_t ranges, modes, splits, merges, range_moves; /* ranges: commands on them */
+    uint64_t slices, carried; /* by movers: keys */
     uint64_t locks, denied, pipelines, stale_reads; /* denied: others had a lock */
+    uint64_t struck[NODESIM_ATS];
     uint64_t strikes, blinded; /* faults in the middle of a topology change; nodes that were cut off from the map alone */
     uint64_t wide_writes, wide_reads, wide_refused, wide_uncertain, recovered; /* transactions over two groups; recovered: without their coordinators */
 };

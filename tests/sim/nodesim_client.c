@@ -400,6 +400,17 @@ void nodesim_client_timeout(struct nodesim *s, uint32_t client, uint32_t attempt
 
 /* ---- the verdict: that there is none is no pass, but does not catch a mutant either */
 
+static void tell_history(struct nodesim *s)
+{
+    struct buf line = {0};
+    for (size_t op = 0; op < wgl_ops(s->history); op++) {
+        line.len = 0;
+        wgl_text(s->history, op, &line);
+        world_trace(s->w, 0, "operation %zu, %.*s", op, (int)line.len, line.p);
+    }
+    buf_fini(&line);
+}
+
 void nodesim_client_judge(struct nodesim *s)
 {
     struct buf why = {0};
@@ -409,6 +420,7 @@ void nodesim_client_judge(struct nodesim *s)
         if (s->clients[NODESIM_CLIENTS + key].busy) world_fail(s->w, "key %s cannot be read in the end", name);
     }
     enum wgl_verdict v = wgl_check(s->history, NULL, NULL, &why);
+    if (v == WGL_NOT) tell_history(s);
     if (v == WGL_NOT) world_fail(s->w, "what clients saw cannot be: %.*s", (int)why.len, why.p);
     if (v == WGL_GAVE_UP && s->mutant == NODESIM_SOUND) world_fail(s->w, "nobody can tell whether what clients saw can be");
     buf_fini(&why);

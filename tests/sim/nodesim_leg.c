@@ -1,5 +1,6 @@
 /* Requests to groups on their way: of coordinators of transactions, of the care for what those leave behind, and of movers; as server/relay_call.h sends them to whoever leads. The requests of a call go side by side. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "base/le.h"
@@ -244,16 +245,35 @@ static void make_reservations(struct nodesim_node *n, uint32_t group, const stru
     opcode_scratch_fini(&scratch);
 }
 
+/* Runs it for the leg; under a number of an attempt that there is not, nobody hears the answer. */
+static bool run_leg(struct nodesim_node *n, uint64_t arg, uint32_t attempt, uint32_t group, const struct slice *argv, uint32_t argc)
+{
+    const struct nodesim_run run = {.group = group, .argv = argv, .argc = argc, .times = 1};
+    return nodesim_client_run(n, &(struct nodesim_guest){.client = leg_of(arg), .attempt = attempt, .is_leg = true}, &run);
+}
+
+/* A mutant: what a source has just given out is gone at once. */
+static bool drop_early(struct nodesim_node *n, uint64_t arg, uint32_t group, const struct slice *argv)
+{
+    const struct slice drop[] = {SLICE("carry.drop"), argv[1], argv[2], argv[3]};
+    return run_leg(n, arg, ((uint32_t)arg & 0xffff) ^ 0x8000, group, drop, 4);
+}
+
 /* False: the process died in the middle of it. */
 static bool on_leg(struct nodesim_node *n, uint64_t arg)
 {
     const struct leg *l = &n->sim->legs->legs[leg_of(arg)];
+    uint32_t group = l->group;
     struct slice argv[ARGS_MAX];
+    char word[24];
     char *copy = mem_dup(l->args.p, l->args.len); /* legs may be elsewhere when the command has ended */
     uint32_t argc = read_args(slice_of(copy, l->args.len), argv);
+    bool is_order = argv[0].n > 6 && memcmp(argv[0].p, "carry.", 6) == 0;
+    if (is_order) nodesim_topology_order(n, n->sim->legs->calls[l->call].node, argv[0]);
+    if (is_order) nodesim_mover_spoil(n->sim, argv, argc, word, sizeof word);
     if (n->sim->mutant == NODESIM_NO_RESERVATION) make_reservations(n, l->group, argv, argc);
-    const struct nodesim_run run = {.group = l->group, .argv = argv, .argc = argc, .times = 1};
-    bool lives = nodesim_client_run(n, &(struct nodesim_guest){.client = leg_of(arg), .attempt = (uint32_t)arg & 0xffff, .is_leg = true}, &run);
+    bool lives = run_leg(n, arg, (uint32_t)arg & 0xffff, group, argv, argc);
+    if (lives && n->sim->mutant == NODESIM_EARLY_DROP && slice_is(argv[0], "carry.freeze")) lives = drop_early(n, arg, group, argv);
     mem_free(copy);
     return lives;
 }

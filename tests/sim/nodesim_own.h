@@ -24,6 +24,7 @@ enum {
     NODESIM_LINE_KEYS = 8,
     NODESIM_KEYS = NODESIM_LINE + NODESIM_LINE_KEYS,
     NODESIM_KEY_BYTES = 16,
+    NODESIM_OPS = 256, /* operations of a run, mostly */
     NODESIM_FIRST_LOCKER = NODESIM_CLIENTS + NODESIM_KEYS, /* numbers of clients: those that lock ranges, */
     NODESIM_LOCKERS = 4,
     NODESIM_FIRST_PIPE = NODESIM_FIRST_LOCKER + NODESIM_LOCKERS, /* send pipelines, */
@@ -50,7 +51,12 @@ enum nodesim_task {
     NODESIM_TXN_BEGIN,
     NODESIM_TXN_WAKE,
     NODESIM_CARE,
+    NODESIM_MOVER,   /* the mover's turn, */
+    NODESIM_MOVER_FOUND, /* what there is to drive, */
+    NODESIM_MOVER_TOLD,  /* what group 1 was told */
     NODESIM_LOOK,    /* answers that wait */
+    NODESIM_MOVER_LOOK, /* from here on the raft thread's */
+    NODESIM_MOVER_TELL,
     NODESIM_JOB,     /* the snapper */
     NODESIM_COURIER,
     NODESIM_BEGIN,
@@ -178,6 +184,7 @@ struct nodesim_node { /* a process. As long as the machine has no node of the cl
 
     struct nodesim_snap snap;
     struct nodesim_txn_node *txns;
+    struct nodesim_mover_node *mover;
 };
 
 /* What a machine has besides its disk. */
@@ -200,6 +207,7 @@ struct nodesim {
     uint64_t split_until;
     bool impatient; /* silent nodes are given up */
     struct nodesim_topology *topology;
+    struct nodesim_moves *moves;
     struct nodesim_locks *locks;
     struct nodesim_pipes *pipes;
     uint32_t think_us;
@@ -318,11 +326,23 @@ void nodesim_txn_task(struct nodesim_node *n, enum nodesim_task kind, uint64_t a
 void nodesim_txn_event(struct nodesim *s, enum nodesim_task kind, uint64_t arg);     /* of clients */
 void nodesim_txn_check(struct nodesim *s, struct nodesim_node *leader, uint32_t group); /* in the end */
 
+/* ---- nodesim_mover.c */
+void nodesim_mover_new(struct nodesim *s);
+void nodesim_mover_free(struct nodesim *s);
+void nodesim_mover_open(struct nodesim_node *n);
+void nodesim_mover_close(struct nodesim_node *n);
+void nodesim_mover_task(struct nodesim_node *n, enum nodesim_task kind, uint64_t arg);
+void nodesim_mover_raft(struct nodesim_node *n, enum nodesim_task kind, uint64_t arg); /* on the raft thread */
+void nodesim_mover_spoil(struct nodesim *s, struct slice *argv, uint32_t argc, char *word, size_t size); /* a mutant: the request says another thing, perhaps with this word */
+void nodesim_mover_check(struct nodesim *s, struct nodesim_node *leader, uint32_t group); /* in the end */
+
 /* ---- nodesim_topology.c */
 void nodesim_topology_new(struct nodesim *s);
 void nodesim_topology_free(struct nodesim *s);
 void nodesim_topology_admin(struct nodesim *s);
 void nodesim_topology_strike(struct nodesim *s, uint64_t arg);
+void nodesim_topology_step(struct nodesim_node *n, enum metaops_step to); /* the driver is about to say it */
+void nodesim_topology_order(struct nodesim_node *n, uint32_t driver, struct slice name); /* the driver's order has come to this node, which may lead the group */
 void nodesim_topology_map(struct nodesim_node *n, const struct space_map *m); /* the node has this map now */
 bool nodesim_topology_blinds(const struct nodesim *s, uint32_t from, uint32_t to, const struct wire_frame *f); /* the frame is lost: one of them is cut off from the map */
 

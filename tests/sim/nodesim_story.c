@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cluster/carrycmd.h"
 #include "cluster/txncmd.h"
 #include "command/families.h"
 #include "nodesim_own.h"
@@ -13,7 +14,8 @@ enum { CALM_MS = 2500, FAULTS_MS = 14000, PEACE_MS = 7000, QUIET_MS = 5000, ASK_
 
 const char *nodesim_mutant_name(enum nodesim_mutant m)
 {
-    static const char *names[NODESIM_MUTANTS] = {"sound", "early-answer", "unconfirmed-read", "no-refill", "twice", "old-reign", "read-intent", "no-reservation", "unheld-read"};
+    static const char *names[NODESIM_MUTANTS] = {"sound", "early-answer", "unconfirmed-read", "no-refill", "twice", "old-reign", "read-intent", "no-reservation", "unheld-read",
+                                                 "no-fence", "early-drop", "old-driver", "old-map"};
     return names[m];
 }
 
@@ -272,7 +274,10 @@ static void check_group(struct nodesim *s, uint32_t group)
             world_fail(s->w, "group %u: node %u has another state than its leader %u in the end", group, id, leader->id);
     }
     world_note(s->w, digest);
-    if (group >= META_FIRST_DATA_GROUP && !world_failure(s->w)) nodesim_txn_check(s, leader, group);
+    if (group >= META_FIRST_DATA_GROUP && !world_failure(s->w)) {
+        nodesim_txn_check(s, leader, group);
+        nodesim_mover_check(s, leader, group);
+    }
 }
 
 /* The cluster has come to rest: no operation is under way, groups have the members that are wanted and as many as there should be, and every node knows who leads them. */
@@ -370,6 +375,7 @@ static void free_sim(struct nodesim *s)
 {
     world_free(s->w);
     nodesim_leg_free(s);
+    nodesim_mover_free(s);
     nodesim_txn_free(s);
     nodesim_lock_free(s);
     nodesim_pipe_free(s);
@@ -385,7 +391,7 @@ static void free_sim(struct nodesim *s)
 
 void nodesim_run(uint64_t seed, enum nodesim_mutant mutant, bool trace, struct nodesim_result *out)
 {
-    const struct command_family families[] = {strings_family, keys_family, txncmd_family, rangecmd_family, rangelock_family};
+    const struct command_family families[] = {strings_family, keys_family, txncmd_family, carrycmd_family, rangecmd_family, rangelock_family};
     struct nodesim *s = mem_zalloc(sizeof *s);
     struct world_program program = nodesim_program;
     *out = (struct nodesim_result){0};
@@ -397,6 +403,7 @@ void nodesim_run(uint64_t seed, enum nodesim_mutant mutant, bool trace, struct n
     slog_open(&s->log, NULL, SLOG_TEXT, (enum slog_level)(SLOG_WARNING + 1)); /* its lines have the real time */
     s->history = wgl_new();
     nodesim_leg_new(s);
+    nodesim_mover_new(s);
     nodesim_txn_new(s);
     nodesim_lock_new(s);
     nodesim_pipe_new(s);
@@ -409,6 +416,6 @@ void nodesim_run(uint64_t seed, enum nodesim_mutant mutant, bool trace, struct n
     out->world = *world_counts(s->w);
     out->hash = world_hash(s->w);
     out->counts = out->world.crashes && out->reigns > NODESIM_DATA && out->refills + out->installs && out->writes && out->reads && out->wide_writes && out->wide_reads &&
-                  out->splits + out->merges && out->ranges && out->locks && out->pipelines && out->stale_reads;
+                  out->splits + out->merges + out->range_moves && out->ranges && out->locks && out->pipelines && out->stale_reads;
     free_sim(s);
 }

@@ -1,6 +1,6 @@
-/* Changes of the line's topology: its mode, where its ranges are cut; and faults that come at the steps of such a change.
+/* Changes of the line's topology: its mode, where its ranges are cut, in which groups they are; and faults that come at the steps of such a change.
  *
- * A fault strikes who has a part in the change: whoever hears of it, whoever leads group 1, whoever leads a group that has a part of the line. And nodes are blinded: for a while they hear nothing of group 1, but are well else; then they
+ * A fault strikes who has a part in the change: whoever hears of it, whoever drives it, whoever leads group 1, whoever leads a group that has a part of the line. And nodes are blinded: for a while they hear nothing of group 1, but are well else; then they
  * lead their groups by a map that is old. */
 #include <stdio.h>
 
@@ -15,7 +15,7 @@ struct nodesim_topology {
     uint64_t version;
     enum space_mode mode;
     bool set;
-    uint32_t n_ranges;
+    uint32_t n_ranges, n_moving; /* moving: ranges, and the space itself */
     char starts[NODESIM_LINE_KEYS][NODESIM_KEY_BYTES]; /* of its ranges but the first */
     uint32_t blind; /* a node; 0 */
     uint64_t blind_until;
@@ -46,25 +46,24 @@ void nodesim_topology_strike(struct nodesim *s, uint64_t arg)
     world_strike(s->w, (uint32_t)(arg >> STRIKE_BITS), (enum world_strike)(arg & ((1 << STRIKE_BITS) - 1)));
 }
 
-static void strike_some(struct nodesim_node *n)
+/* One of those who have a part in what happens: this node, and this one. */
+static bool strike_some(struct nodesim *s, uint32_t here, uint32_t driver, uint32_t one_of)
 {
-    struct nodesim *s = n->sim;
     struct rng *rng = world_rng(s->w);
     uint32_t group = META_FIRST_DATA_GROUP + (uint32_t)rng_below(rng, NODESIM_DATA);
-    if (!s->admin || rng_below(rng, 4)) return;
-    const uint32_t victims[] = {n->id, leader_of(s, META_MAP_GROUP), leader_of(s, group)};
+    if (!s->admin || rng_below(rng, one_of)) return false;
+    const uint32_t victims[] = {here, driver, leader_of(s, META_MAP_GROUP), leader_of(s, group)};
     plan_strike(s, victims[rng_below(rng, sizeof victims / sizeof victims[0])]);
+    return true;
 }
 
 /* ---- nodes that hear nothing of the map */
 
-static void blind_some(struct nodesim *s)
+static void blind(struct nodesim *s, uint32_t node)
 {
     struct nodesim_topology *t = s->topology;
-    uint32_t group = META_FIRST_DATA_GROUP + (uint32_t)rng_below(world_rng(s->w), NODESIM_DATA);
-    if (world_now(s->w) < t->blind_until) return;
-    t->blind = leader_of(s, group);
-    if (!t->blind) return;
+    if (!node || world_now(s->w) < t->blind_until) return;
+    t->blind = node;
     world_trace(s->w, t->blind, "hears nothing of the map");
     t->blind_until = world_now(s->w) + (BLIND_LEAST_MS + rng_below(world_rng(s->w), BLIND_MS)) * WORLD_MS;
     s->result->blinded++;
@@ -76,7 +75,35 @@ bool nodesim_topology_blinds(const struct nodesim *s, uint32_t from, uint32_t to
     return s->admin && f->group == META_MAP_GROUP && world_now(s->w) < t->blind_until && (from == t->blind || to == t->blind);
 }
 
+/* ---- the steps of a move */
+
+void nodesim_topology_step(struct nodesim_node *n, enum metaops_step to)
+{
+    struct nodesim_result *r = n->sim->result;
+    bool struck = strike_some(n->sim, n->id, n->id, 12);
+    if (to == METAOPS_WALKING) r->struck[NODESIM_AT_BOUNDARY] += struck;
+    else r->struck[NODESIM_AT_DONE] += struck;
+}
+
+void nodesim_topology_order(struct nodesim_node *n, uint32_t driver, struct slice name)
+{
+    static const char *const names[] = {[NODESIM_AT_BEGIN] = "carry.begin", [NODESIM_AT_MEASURE] = "carry.measure", [NODESIM_AT_FREEZE] = "carry.freeze", [NODESIM_AT_TAKE] = "carry.take", [NODESIM_AT_END] = "carry.end"};
+    struct nodesim *s = n->sim;
+    struct rng *rng = world_rng(s->w);
+    if (s->admin && slice_is(name, "carry.begin") && rng_below(rng, 5) == 0) blind(s, n->id);
+    if (!strike_some(s, n->id, driver, 20)) return;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) s->result->struck[i] += slice_is(name, names[i]);
+}
+
 /* ---- what there is */
+
+static uint32_t count_moving(const struct space_map *m, const struct space_info *info)
+{
+    const struct space *line = spaces_find(m, SLICE(NODESIM_SPACE));
+    uint32_t n = info->moving;
+    for (uint32_t i = 0; line && i < info->n_ranges; i++) n += spaces_range(line, false, i)->moving;
+    return n;
+}
 
 static void note_starts(struct nodesim_topology *t, const struct space *line)
 {
@@ -95,7 +122,10 @@ void nodesim_topology_map(struct nodesim_node *n, const struct space_map *m)
     if (m->version <= t->version) return;
     t->version = m->version;
     spaces_info(m, SLICE(NODESIM_SPACE), &info);
-    bool changed = info.set && (!t->set || info.mode != t->mode || info.n_ranges != t->n_ranges);
+    uint32_t moving = count_moving(m, &info);
+    bool changed = info.set && (!t->set || info.mode != t->mode || info.n_ranges != t->n_ranges || moving != t->n_moving);
+    s->result->range_moves += moving < t->n_moving;
+    t->n_moving = moving;
     s->result->modes += info.set && (!t->set || info.mode != t->mode);
     s->result->splits += t->set && info.n_ranges > t->n_ranges;
     s->result->merges += t->set && info.n_ranges < t->n_ranges;
@@ -104,8 +134,8 @@ void nodesim_topology_map(struct nodesim_node *n, const struct space_map *m)
     t->n_ranges = info.n_ranges;
     if (info.set) note_starts(t, spaces_find(m, SLICE(NODESIM_SPACE)));
     if (!changed) return;
-    world_trace(s->w, n->id, "the line is %s with %u ranges", space_mode_name(info.mode), info.n_ranges);
-    strike_some(n);
+    world_trace(s->w, n->id, "the line is %s with %u ranges, %u are on their way", space_mode_name(info.mode), info.n_ranges, moving);
+    strike_some(s, n->id, n->id, 5);
 }
 
 /* ---- the administrator */
@@ -129,15 +159,32 @@ static void ask_merge(struct nodesim *s)
     if (t->n_ranges > 1) ask(s, METAHOST_MERGE, t->starts[rng_below(world_rng(s->w), t->n_ranges - 1)]);
 }
 
+static void ask_move(struct nodesim *s)
+{
+    struct rng *rng = world_rng(s->w);
+    char key[NODESIM_KEY_BYTES], group[8];
+    nodesim_range_key(key, (uint32_t)rng_below(rng, NODESIM_LINE_KEYS));
+    snprintf(group, sizeof group, "%u", META_FIRST_DATA_GROUP + (unsigned)rng_below(rng, NODESIM_DATA));
+    const struct slice argv[] = {SLICE(NODESIM_SPACE), slice_str(key), slice_str(group)};
+    nodesim_story_ask(s, METAHOST_MOVE_RANGE, 0, argv, 3);
+}
+
+static void ask_mode(struct nodesim *s)
+{
+    static const char *const modes[] = {"hash", "bucket", "range", "range"};
+    ask(s, METAHOST_SPACE, modes[rng_below(world_rng(s->w), sizeof modes / sizeof modes[0])]);
+}
+
 void nodesim_topology_admin(struct nodesim *s)
 {
     const struct nodesim_topology *t = s->topology;
     struct rng *rng = world_rng(s->w);
     if (!s->changes) return;
     world_after(s->w, 0, rng_below(rng, 600 * WORLD_MS), NODESIM_TOPOLOGY, 0);
-    if (s->admin && rng_below(rng, 12) == 0) blind_some(s);
-    if (!t->set || t->mode != SPACE_RANGE) ask(s, METAHOST_SPACE, "range");
-    else if (t->n_ranges == 1 && s->result->splits && rng_below(rng, 6) == 0) ask(s, METAHOST_SPACE, "bucket");
+    if (s->admin && rng_below(rng, 12) == 0) blind(s, leader_of(s, META_FIRST_DATA_GROUP + (uint32_t)rng_below(rng, NODESIM_DATA)));
+    if (!t->set) ask(s, METAHOST_SPACE, "range");
+    else if (rng_below(rng, t->mode == SPACE_RANGE ? 12 : 3) == 0) ask_mode(s);
+    else if (rng_below(rng, 2)) ask_move(s);
     else if (rng_below(rng, 5) < (t->n_ranges < 4 ? 3 : 1)) ask_split(s);
     else ask_merge(s);
 }

@@ -78,7 +78,7 @@ static void run_nodes(uint64_t seed, int mutant, bool trace, struct outcome *o)
 {
     struct nodesim_result r;
     nodesim_run(seed, (enum nodesim_mutant)mutant, trace, &r);
-    *o = (struct outcome){.failed = r.failed, .counts = r.counts, .idle = "no node crashed, no group got another leader, no seat was made anew, no transaction went over groups, or no range was split, merged or used", .hash = r.hash};
+    *o = (struct outcome){.failed = r.failed, .counts = r.counts, .idle = "no node crashed, no group got another leader, no seat was made anew, no transaction went over groups, or no range was split, merged or moved, or used", .hash = r.hash};
     snprintf(o->why, sizeof o->why, "%s", r.why);
     add_world(o, &r.world);
     add(o, "writes", r.writes);
@@ -103,6 +103,11 @@ static void run_nodes(uint64_t seed, int mutant, bool trace, struct outcome *o)
     add(o, "changes of mode", r.modes);
     add(o, "splits", r.splits);
     add(o, "merges", r.merges);
+    add(o, "moves of ranges", r.range_moves);
+    add(o, "slices", r.slices);
+    add(o, "keys carried", r.carried);
+    static const char *const steps[NODESIM_ATS] = {"struck at begin", "at measure", "at freeze", "at take", "at end", "at a boundary", "at done"};
+    for (int i = 0; i < NODESIM_ATS; i++) add(o, steps[i], r.struck[i]);
     add(o, "strikes", r.strikes);
     add(o, "blinded nodes", r.blinded);
     add(o, "writes over groups", r.wide_writes);
