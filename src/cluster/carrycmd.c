@@ -269,9 +269,8 @@ static void cmd_measure(struct exec *x)
 static void drop_given_out(struct call *c, bool ordered)
 {
     struct carryslice s = slice_from(c, c->op.gone, c->op.high);
-    c->x->ops += carryslice_drop(&s, ordered);
+    c->x->ops += carryslice_drop(&s, ordered) + carrylocks_arrived(&s);
     c->op.gone = c->op.high;
-    c->x->ops += carrylocks_drop(&s, &c->op);
 }
 
 /* ---- carry.freeze */
@@ -321,24 +320,21 @@ static void give(void *ctx, uint32_t to, uint16_t db, const struct entry *e)
     buf_fini(&raw);
 }
 
-static void reply_given_out(const struct call *c, const struct carryslice *s)
+static void reply_given_out(const struct call *c, const struct carryslice *s, struct slice locks)
 {
     struct giving g;
-    struct buf locks = {0};
     find_targets(c, &g);
     carryslice_each_leaving(s, give, &g);
-    carrylocks_give(&locks, s);
     reply_array(&c->x->out, g.n);
     for (uint32_t i = 0; i < g.n; i++) {
         reply_array(&c->x->out, 3);
         reply_int(&c->x->out, g.targets[i].group);
         reply_array(&c->x->out, g.targets[i].n);
         buf_add_slice(c->x->out.out, buf_slice(&g.targets[i].entries));
-        reply_bulk(&c->x->out, buf_slice(&locks));
+        reply_bulk(&c->x->out, locks);
         buf_fini(&g.targets[i].entries);
     }
     mem_free(g.targets);
-    buf_fini(&locks);
 }
 
 /* Nobody has anything against it that keys of the slice are given out now. */
@@ -356,19 +352,25 @@ static bool may_freeze(const struct call *c, const struct carryslice *s)
 static void freeze(struct call *c, struct holding_bound bound)
 {
     struct carryslice s = slice_from(c, c->op.high, bound);
+    struct buf locks = {0};
     if (!may_freeze(c, &s)) return;
     drop_given_out(c, true);
     c->op.high = bound;
     save(c);
+    c->x->ops += carrylocks_give(&locks, &s, &c->op);
     carryslice_tell_interested(&s);
-    reply_given_out(c, &s);
+    reply_given_out(c, &s, buf_slice(&locks));
+    buf_fini(&locks);
 }
 
 static void freeze_again(struct call *c)
 {
     struct carryslice s = slice_from(c, c->op.gone, c->op.high);
+    struct buf locks = {0};
     note_term(c);
-    reply_given_out(c, &s);
+    carrylocks_give_again(&locks, &s);
+    reply_given_out(c, &s, buf_slice(&locks));
+    buf_fini(&locks);
 }
 
 static void cmd_freeze(struct exec *x)

@@ -3,6 +3,8 @@
  *   version u8 = 1, 3 bytes of 0, number of locks u32, counter u64; each lock: token u64, expiry in unix ms i64, length u32, its record's value (route/spacelock.h) */
 #include "cluster/carrylocks.h"
 
+#include <inttypes.h>
+
 #include "base/check.h"
 #include "base/le.h"
 #include "route/spaces.h"
@@ -23,26 +25,6 @@ static void add_lock(struct buf *out, const struct spacelock *l, int64_t expiry_
     le_add_u32(out, (uint32_t)value.len);
     buf_add_slice(out, buf_slice(&value));
     buf_fini(&value);
-}
-
-void carrylocks_give(struct buf *out, const struct carryslice *s)
-{
-    struct locks_walk w;
-    struct spacelock l;
-    struct slice start, end;
-    int64_t expiry_ms;
-    size_t at = out->len;
-    uint32_t n = 0;
-    buf_add(out, head, sizeof head);
-    le_add_u32(out, 0);
-    le_add_u64(out, locks_counter(s->store));
-    if (!carryslice_interval(s, &start, &end)) return;
-    for (locks_begin(&w, s->store, s->plan->space, 0); locks_next(&w, &l, &expiry_ms);) {
-        if (!spacelock_overlaps(&l, start, end)) continue;
-        add_lock(out, &l, expiry_ms);
-        n++;
-    }
-    le_set_u32(out->p + at + sizeof head, n);
 }
 
 struct lock {
@@ -108,14 +90,98 @@ static bool lies_outside(const struct carryslice *s, const struct spacelock *l)
     return p->end.n && (!l->end.n || slice_cmp(l->end, p->end) > 0) && map_has(s, slice_cmp(l->start, p->end) > 0 ? l->start : p->end, l->end);
 }
 
+/* A part of it is the group's: below high by the new side, also if it has yet to be taken. */
 static bool lies_here(const struct carryslice *s, const struct holding_op *o, const struct spacelock *l)
 {
     const struct holding_plan *p = s->plan;
-    if (side_has(s, &p->new_side, l, carryslice_first(), o->low) || side_has(s, &p->old_side, l, o->high, carryslice_last())) return true;
-    return holding_bound_cmp(higher(o->gone, start_of(l)), lower(o->high, end_of(l))) < 0 || lies_outside(s, l);
+    return side_has(s, &p->new_side, l, carryslice_first(), o->high) || side_has(s, &p->old_side, l, o->high, carryslice_last()) || lies_outside(s, l);
 }
 
-/* ---- taking and dropping */
+/* ---- giving */
+
+static void add_head(struct buf *out, const struct carryslice *s)
+{
+    buf_add(out, head, sizeof head);
+    le_add_u32(out, 0);
+    le_add_u64(out, locks_counter(s->store));
+}
+
+/* Of the locks of which this group has a part in the slice: nobody can change them from now on. Others that overlap it are told by who has that part; perhaps they are gone by then. Gives how many there are. */
+static uint32_t gather(struct buf *out, const struct carryslice *s)
+{
+    struct locks_walk w;
+    struct spacelock l;
+    int64_t expiry_ms;
+    size_t at = out->len;
+    uint32_t n = 0;
+    add_head(out, s);
+    for (locks_begin(&w, s->store, s->plan->space, 0); locks_next(&w, &l, &expiry_ms);) {
+        if (!side_has(s, &s->plan->old_side, &l, s->from, s->upto)) continue;
+        add_lock(out, &l, expiry_ms);
+        n++;
+    }
+    le_set_u32(out->p + at + sizeof head, n);
+    return n;
+}
+
+static void aside_key(struct buf *out, uint64_t op) { buf_printf(out, "own/locks/%016" PRIx64, op); }
+
+static uint64_t put_aside(const struct carryslice *s, struct slice locks)
+{
+    struct buf key = {0};
+    aside_key(&key, s->plan->op);
+    store_apply(s->store, &(struct op){.kind = OP_SET, .db = STORE_SYSTEM_DB, .key = buf_slice(&key), .value = locks}, NULL);
+    buf_fini(&key);
+    return 1;
+}
+
+/* The first record from this token on that must go; 0: there is none. */
+static uint64_t next_leaving(const struct carryslice *s, const struct holding_op *o, uint64_t token)
+{
+    struct locks_walk w;
+    struct spacelock l;
+    int64_t expiry_ms;
+    for (locks_begin(&w, s->store, s->plan->space, token); locks_next(&w, &l, &expiry_ms);)
+        if (side_has(s, &s->plan->old_side, &l, s->from, s->upto) && !lies_here(s, o, &l)) return l.token;
+    return 0;
+}
+
+uint64_t carrylocks_give(struct buf *out, const struct carryslice *s, const struct holding_op *o)
+{
+    size_t at = out->len;
+    uint64_t ops = 0;
+    if (gather(out, s) == 0) return 0;
+    ops += put_aside(s, slice_of(out->p + at, out->len - at));
+    for (uint64_t token = 0; (token = next_leaving(s, o, token)); token++, ops++) locks_remove_one(s->store, s->plan->space, token);
+    return ops;
+}
+
+static struct entry *find_aside(const struct carryslice *s)
+{
+    struct buf key = {0};
+    struct place at;
+    aside_key(&key, s->plan->op);
+    store_peek(s->store, STORE_SYSTEM_DB, keyhash(buf_slice(&key), s->store->seed), buf_slice(&key), &at);
+    buf_fini(&key);
+    return at.e;
+}
+
+void carrylocks_give_again(struct buf *out, const struct carryslice *s)
+{
+    const struct entry *aside = find_aside(s);
+    if (aside) buf_add_slice(out, entry_value(aside));
+    else add_head(out, s);
+}
+
+uint64_t carrylocks_arrived(const struct carryslice *s)
+{
+    const struct entry *aside = find_aside(s);
+    if (!aside) return 0;
+    store_apply(s->store, &(struct op){.kind = OP_DEL, .db = STORE_SYSTEM_DB, .key = entry_key(aside)}, NULL);
+    return 1;
+}
+
+/* ---- taking */
 
 uint64_t carrylocks_take(const struct carryslice *s, struct slice locks)
 {
@@ -130,24 +196,4 @@ uint64_t carrylocks_take(const struct carryslice *s, struct slice locks)
         ops++;
     }
     return ops;
-}
-
-/* The first record from this token on that must go; 0: there is none. */
-static uint64_t next_leaving(const struct carryslice *s, const struct holding_op *o, uint64_t token)
-{
-    struct locks_walk w;
-    struct spacelock l;
-    struct slice start, end;
-    int64_t expiry_ms;
-    if (!carryslice_interval(s, &start, &end)) return 0;
-    for (locks_begin(&w, s->store, s->plan->space, token); locks_next(&w, &l, &expiry_ms);)
-        if (spacelock_overlaps(&l, start, end) && !lies_here(s, o, &l)) return l.token;
-    return 0;
-}
-
-uint64_t carrylocks_drop(const struct carryslice *s, const struct holding_op *o)
-{
-    uint64_t n = 0;
-    for (uint64_t token = 0; (token = next_leaving(s, o, token)); token++, n++) locks_remove_one(s->store, s->plan->space, token);
-    return n;
 }

@@ -10,20 +10,22 @@
 struct marking {
     bool *in;
     const struct route *route;
+    const struct space_map *map;
 };
 
 static bool mark_piece(void *ctx, const struct space_piece *p)
 {
     const struct marking *m = ctx;
-    if (p->hashed) memset(m->in, true, m->route->shards);
-    else m->in[route_place(m->route, p->shard)] = true;
+    for (uint32_t i = 0; p->hashed && i < m->map->n_hash; i++) m->in[route_place(m->route, m->map->hash[i].shard)] = true;
+    if (p->hashed && m->map->n_hash == 0) memset(m->in, true, m->route->shards);
+    if (!p->hashed) m->in[route_place(m->route, p->shard)] = true;
     return !p->hashed;
 }
 
 void locks_shards(const struct space_map *m, const struct route *route, struct slice space, struct slice start, struct slice end, bool *in)
 {
     memset(in, m == NULL, route->shards);
-    if (m) spaces_overlap(m, space, start, end, mark_piece, &(struct marking){in, route});
+    if (m) spaces_overlap(m, space, start, end, mark_piece, &(struct marking){in, route, m});
 }
 
 /* ---- records */

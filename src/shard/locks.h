@@ -7,8 +7,7 @@
  * shard in between, locks_follow has raised the counter there. And no two are equal: a token ends with the number of its first shard, whose counter gave each number once. So unrelated parts of the line share nothing.
  *
  * In a cluster a token ends with the number of the group whose counter it was taken from, not that of its seat, which is another one on another node. When keys are carried from group to group (cluster/carrylocks.h), the source's counter goes along with the slice that it gives out:
- * from then on it grants nothing on that, so the counter is above every token that it ever granted there; and the target raises its own to it in the entry by which it begins to serve the slice. So what was said of a key that goes to another shard holds of groups, too. The records go along likewise, so for
- * the time of the carry a record may also be where its lock has no part any more: of keys that are given out and not yet dropped, which nobody serves there.
+ * from then on it grants nothing on that, so the counter is above every token that it ever granted there; and the target raises its own to it in the entry by which it begins to serve the slice. So what was said of a key that goes to another shard holds of groups, too.
  *
  * Everything here is called with the tokens of the shards named. */
 #pragma once
