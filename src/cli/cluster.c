@@ -25,6 +25,7 @@ static const struct verb {
     {"return", 1, "NODE", "calls that off"},
     {"remove", 1, "NODE", "it is dead for good: its replicas are made anew elsewhere"},
     {"move", 3, "GROUP FROM TO", "moves a replica from node to node"},
+    {"split", 1, "GROUP", "lets the upper half of its interval of the hash go to a new group"},
     {"lead", 2, "GROUP NODE", "hands a group's leadership to a node that has a replica"},
     {"set", 2, "SETTING NUMBER", "changes a setting of the cluster: replication, dead-after-ms, moves-per-node"},
 };

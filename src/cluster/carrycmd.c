@@ -117,10 +117,11 @@ static struct carryslice slice_from(const struct call *c, struct holding_bound f
     return (struct carryslice){.store = c->store, .map = c->map, .group = c->group, .plan = &c->op.plan, .from = from, .upto = upto};
 }
 
-/* All keys of the space are in the store's key index. */
+/* All keys of the plan are in the store's key index. */
 static bool is_ordered(const struct call *c)
 {
     struct slice space = c->op.plan.space;
+    if (c->op.plan.of_hash) return c->engine->topology ? topology_line_is_ordered(c->engine->topology, c->x->shard) : c->store->in_line;
     if (c->engine->topology) return topology_is_ordered(c->engine->topology, c->x->shard, space);
     return c->store->is_ordered && c->store->is_ordered(c->store->is_ordered_ctx, space);
 }
@@ -189,6 +190,7 @@ static void reply_bounds(const struct call *c)
 
 static bool have_keys_in_common(const struct holding_plan *a, const struct holding_plan *b)
 {
+    if (a->of_hash || b->of_hash) return a->of_hash && b->of_hash && a->first <= b->last && b->first <= a->last;
     bool a_first = a->end.n && slice_cmp(a->end, b->start) <= 0, b_first = b->end.n && slice_cmp(b->end, a->start) <= 0;
     return slice_eq(a->space, b->space) && !a_first && !b_first;
 }
@@ -208,10 +210,13 @@ static void begin_op(struct call *c, uint64_t version, struct slice plan)
         answer_senseless(x);
     } else if (version < holding_map_version(c->holding)) {
         reply_error(&x->out, "CARRYLATE operations that were under way by that map may have ended");
+    } else if (c->op.plan.of_hash && c->map->version < version) {
+        reply_error(&x->out, "CARRYBUSY the map of this node is too old");
     } else if (is_in_the_way_of_others(c, &c->op.plan)) {
         reply_error(&x->out, "CARRYBUSY another operation on these keys has not ended here");
     } else {
         save(c);
+        if (c->op.plan.of_hash) raise_map_version(c, version); /* an older map may not know yet that the hash does not place some space any more */
         reply_bounds(c);
     }
 }
@@ -337,15 +342,18 @@ static void reply_given_out(const struct call *c, const struct carryslice *s, st
     mem_free(g.targets);
 }
 
+static bool is_leaving(void *ctx, struct slice key) { return carryslice_has(ctx, key); }
+static bool are_some_leaving(void *ctx, const struct intentspan *span) { return carryslice_has_some(ctx, span); }
+
 /* Nobody has anything against it that keys of the slice are given out now. */
 static bool may_freeze(const struct call *c, const struct carryslice *s)
 {
     const struct seating *seating = c->engine->seating;
     struct intents *intents = seating->intents(seating->ctx, &c->engine->shards[c->x->shard]);
-    struct intentspan span = {.space = c->op.plan.space};
+    const struct intents_leaving leaving = {(void *)s, is_leaving, are_some_leaving};
     if (is_target(c) && holding_bound_cmp(c->op.low, c->op.high) < 0) return reply_error(&c->x->out, "ERR what was given out before has not been taken here"), false;
     if (holding_is_paused(c->holding, (uint64_t)c->store->now_ms)) return reply_error(&c->x->out, "CARRYBUSY a command over all keys waits"), false;
-    if (!carryslice_interval(s, &span.start, &span.end) || intents_make_way(intents, &span)) return true;
+    if (intents_make_way(intents, &leaving)) return true;
     return reply_error(&c->x->out, "CARRYBUSY a transaction has keys of the slice"), false;
 }
 
@@ -511,11 +519,14 @@ static bool can_end(const struct call *c)
     return (!is_source(c) || is_behind_all(c, c->op.high)) && (!is_target(c) || is_behind_all(c, c->op.low));
 }
 
-/* By the map that the operation ended with, the key space may have no order any more. */
+/* By the map that the operation ended with, the key space may have no order any more. A line is not made for what is left over alone. */
+static bool is_still_ordered(const struct call *c) { return (!c->op.plan.of_hash || c->store->in_line) && is_ordered(c); }
+
 static void end_op(struct call *c, uint64_t version)
 {
     if (c->has_op) {
-        drop_given_out(c, is_ordered(c));
+        drop_given_out(c, is_still_ordered(c));
+        if (c->op.plan.of_hash && c->engine->topology) topology_let_line_go(c->engine->topology, c->x->shard);
         remove_op(c);
     }
     raise_map_version(c, version);

@@ -4,12 +4,15 @@
 #include "base/check.h"
 #include "base/keyhash.h"
 #include "base/mem.h"
+#include "cluster/intentspan.h"
 #include "route/keyspace.h"
 #include "route/spaces.h"
 #include "store/chill.h"
 #include "store/interest.h"
 #include "store/keyindex.h"
 #include "store/store.h"
+
+enum { LOOK_AT = 16 }; /* so many keys for each one that a slice may have */
 
 /* ---- bounds */
 
@@ -44,7 +47,13 @@ bool carryslice_side_has(const struct holding_plan *p, const struct holding_side
 
 bool carryslice_has(const struct carryslice *s, struct slice key)
 {
-    return slice_eq(space_of(key), s->plan->space) && !holding_is_below(key, first_of(s)) && holding_is_below(key, last_of(s));
+    return !holding_is_below(key, first_of(s)) && holding_is_below(key, last_of(s)) && holding_covers(s->plan, s->map, key);
+}
+
+bool carryslice_has_some(const struct carryslice *s, const struct intentspan *span)
+{
+    struct holding_bound start = {.key = span->start};
+    return holding_concerns(s->plan, s->map, span->space) && holding_bound_cmp(higher(start, first_of(s)), lower(bound_of_end(span->end), last_of(s))) < 0;
 }
 
 bool carryslice_interval(const struct carryslice *s, struct slice *start, struct slice *end)
@@ -52,7 +61,7 @@ bool carryslice_interval(const struct carryslice *s, struct slice *start, struct
     struct holding_bound first = first_of(s), last = last_of(s);
     *start = first.key;
     *end = last.key;
-    return holding_bound_cmp(first, last) < 0;
+    return !s->plan->of_hash && holding_bound_cmp(first, last) < 0;
 }
 
 /* ---- walking */
@@ -63,24 +72,48 @@ struct walk { /* in one database */
     struct entry *e; /* NULL: it is over */
 };
 
+static bool is_among(const struct carryslice *s, const struct entry *e) { return !s->plan->of_hash || holding_covers(s->plan, s->map, entry_key(e)); }
+
 static void stop_at_end(struct walk *w)
 {
     if (w->e && !holding_is_below(entry_key(w->e), last_of(w->slice))) w->e = NULL;
 }
 
-static void begin_walk(struct walk *w, const struct carryslice *s, uint16_t db)
+/* In a line there are keys of other intervals, too. */
+static void pass_others(struct walk *w)
 {
-    const struct keyindex *k = store_index(s->store, db, s->plan->space);
+    while (w->e && !is_among(w->slice, w->e)) {
+        w->e = keyindex_next(&w->at);
+        stop_at_end(w);
+    }
+}
+
+/* with_others: not only what the plan is about. */
+static void begin_walk_with_others(struct walk *w, const struct carryslice *s, uint16_t db)
+{
+    const struct keyindex *k = s->plan->of_hash ? store_line(s->store, db) : store_index(s->store, db, s->plan->space);
     struct holding_bound first = first_of(s);
     *w = (struct walk){.slice = s};
     if (k && !first.at_end) w->e = keyindex_seek(k, first.key, &w->at);
     stop_at_end(w);
 }
 
-static void go_on(struct walk *w)
+static void go_on_with_others(struct walk *w)
 {
     w->e = keyindex_next(&w->at);
     stop_at_end(w);
+}
+
+static void begin_walk(struct walk *w, const struct carryslice *s, uint16_t db)
+{
+    begin_walk_with_others(w, s, db);
+    pass_others(w);
+}
+
+static void go_on(struct walk *w)
+{
+    go_on_with_others(w);
+    pass_others(w);
 }
 
 static struct walk *lowest(struct walk walks[STORE_DBS])
@@ -91,24 +124,25 @@ static struct walk *lowest(struct walk walks[STORE_DBS])
     return low;
 }
 
-/* A key goes with all databases that have it, so what is counted is never cut within one. */
+/* A key goes with all databases that have it, so what is counted is never cut within one. Where hardly any of the keys on the way are the plan's, the slice ends for those that were looked at. */
 bool carryslice_measure(const struct carryslice *s, uint64_t keys, uint64_t bytes, struct slice *before)
 {
     struct walk walks[STORE_DBS], *w;
     struct slice last = {0};
-    uint64_t n = 0, sum = 0;
-    for (uint16_t db = 0; db < STORE_DBS; db++) begin_walk(&walks[db], s, db);
-    while ((w = lowest(walks))) {
-        size_t more = keyindex_entry_bytes(w->e);
-        bool same = n > 0 && slice_eq(entry_key(w->e), last);
-        if (n > 0 && !same && (n >= keys || sum + more > bytes)) {
+    uint64_t n = 0, sum = 0, seen = 0;
+    for (uint16_t db = 0; db < STORE_DBS; db++) begin_walk_with_others(&walks[db], s, db);
+    for (; (w = lowest(walks)); seen++) {
+        bool same = seen > 0 && slice_eq(entry_key(w->e), last), counts = is_among(s, w->e);
+        size_t more = counts ? keyindex_entry_bytes(w->e) : 0;
+        bool is_full = seen >= keys * LOOK_AT || (counts && n > 0 && (n >= keys || sum + more > bytes));
+        if (seen > 0 && !same && is_full) {
             *before = entry_key(w->e);
             return true;
         }
         last = entry_key(w->e);
-        n++;
+        n += counts;
         sum += more;
-        go_on(w);
+        go_on_with_others(w);
     }
     return false;
 }

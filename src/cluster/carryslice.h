@@ -1,6 +1,6 @@
 /* The keys of a plan (cluster/holding.h) between two bounds that one group's store has, in all databases: measured, given out, dropped. With the seat's token.
  *
- * All but dropping finds them by the store's key index of the space, which must have all of them. */
+ * All but dropping finds them by the store's key index of the space, which must have all of them; or, if the plan is of an interval of the hash, by its line (store_line). */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,7 +26,9 @@ static inline struct holding_bound carryslice_last(void) { return (struct holdin
 
 /* The key is one of the plan's, and in the slice. */
 bool carryslice_has(const struct carryslice *s, struct slice key);
-/* The slice's interval of keys, empty as in struct range_desc. False: it is empty. */
+struct intentspan;
+bool carryslice_has_some(const struct carryslice *s, const struct intentspan *span); /* keys of the span are, or would be, in the slice */
+/* The slice's interval of keys, empty as in struct range_desc. False: it is empty, or not of one space. */
 bool carryslice_interval(const struct carryslice *s, struct slice *start, struct slice *end);
 
 /* Where a part of it ends that begins where it does, and has at most so many keys and about so many bytes, but at least one key: true, and before which key (good until the next change); false: all of it. */

@@ -193,9 +193,20 @@ bool holding_is_changed_by(const struct op *op)
 bool holding_any(const struct holding *h) { return h->any; }
 uint64_t holding_map_version(const struct holding *h) { return h->map_version; }
 
-static bool covers(const struct holding_plan *p, struct slice space, struct slice key)
+bool holding_covers(const struct holding_plan *p, const struct space_map *m, struct slice key)
 {
-    return slice_eq(p->space, space) && slice_cmp(p->start, key) <= 0 && holding_is_below(key, bound_of_end(p->end));
+    uint64_t placing;
+    if (p->of_hash) return spaces_is_by_hash(m, key, keyhash(key, m->route.seed), &placing) && placing >= p->first && placing <= p->last;
+    return slice_eq(p->space, space_of(key)) && slice_cmp(p->start, key) <= 0 && holding_is_below(key, bound_of_end(p->end));
+}
+
+bool holding_concerns(const struct holding_plan *p, const struct space_map *m, struct slice space)
+{
+    struct space_info info;
+    if (!p->of_hash) return slice_eq(p->space, space);
+    spaces_info(m, space, &info);
+    uint64_t hash = keyhash(space, m->route.seed);
+    return !info.n_ranges && (info.mode == SPACE_HASH || (hash >= p->first && hash <= p->last));
 }
 
 static bool op_serves(const struct holding *h, const struct holding_op *o, const struct space_map *m, struct slice key)
@@ -209,10 +220,9 @@ static bool op_serves(const struct holding *h, const struct holding_op *o, const
 bool holding_serves(const struct holding *h, const struct space_map *m, struct slice key)
 {
     if (m->version < h->map_version) return false;
-    struct slice space = space_of(key);
     for (uint32_t i = 0; i < h->n; i++) {
         const struct holding_op *o = &h->records[i].op;
-        if (covers(&o->plan, space, key) && !op_serves(h, o, m, key)) return false;
+        if (holding_covers(&o->plan, m, key) && !op_serves(h, o, m, key)) return false;
     }
     return true;
 }
@@ -257,6 +267,7 @@ static bool judge_piece(void *ctx, const struct space_piece *piece)
     const struct judging *j = ctx;
     const struct holding_op *o = j->op;
     const struct holding_plan *p = &o->plan;
+    if (piece->hashed && p->of_hash) return false; /* some keys of any stretch may be on their way */
     if (piece->hashed ? !has_hashes(j->h, j->map) : piece->shard != j->h->group) return true;
     struct stretch line = {bound_of_start(SLICE("")), bound_of_end(SLICE(""))}, of = {bound_of_start(piece->start), bound_of_end(piece->end)};
     of = common(of, (struct stretch){bound_of_start(p->start), bound_of_end(p->end)});
@@ -271,7 +282,7 @@ bool holding_serves_range(const struct holding *h, const struct space_map *m, st
     if (m->version < h->map_version) return false;
     for (uint32_t i = 0; i < h->n; i++) {
         struct judging j = {.h = h, .op = &h->records[i].op, .map = m};
-        if (slice_eq(j.op->plan.space, space) && !spaces_overlap(m, space, start, end, judge_piece, &j)) return false;
+        if (holding_concerns(&j.op->plan, m, space) && !spaces_overlap(m, space, start, end, judge_piece, &j)) return false;
     }
     return true;
 }

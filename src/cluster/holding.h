@@ -6,7 +6,7 @@
  * Without records everything that the map gives to the group is served. With them, a key that some operation's plan covers is judged by its bounds:
  *
  *          low           gone           high
- *   ---------|-------------|--------------|------------->   keys of the plan's space, in byte order
+ *   ---------|-------------|--------------|------------->   the plan's keys, in byte order
  *    new side              : given out    :  old side
  *
  * low <= high, gone <= high. Below low: served here if the plan's new side has it in this group. From high on: served here if the old side has. Between: not served. [gone, high): keys that were given out by the last freeze, and may be both here and elsewhere.
@@ -49,9 +49,14 @@ struct holding_plan {
     uint64_t op;              /* the operation's number */
     struct slice space;
     struct slice start, end;  /* the keys that it is about; empty as in struct range_desc. A change of mode: all of the space */
+    bool of_hash;             /* it is about keys of many spaces: those that an interval of the hash places, [first, last]. space, start and end are empty */
+    uint64_t first, last;
     struct holding_side old_side, new_side;
 };
 
+/* Whether the plan is about a key, or about some keys of a space. m is asked which spaces the hash places: while keys of an interval are carried no space changes its mode, and no map is used that is older (own/map). */
+bool holding_covers(const struct holding_plan *p, const struct space_map *m, struct slice key);
+bool holding_concerns(const struct holding_plan *p, const struct space_map *m, struct slice space);
 /* Where a side has a key of the plan's: a group. m is asked for intervals of the hash alone. */
 uint32_t holding_side_group(const struct holding_plan *p, const struct holding_side *s, const struct space_map *m, struct slice key);
 /* The groups that have a part in it, ascending, each once: a side that is hashed has all that the map's intervals name. mem_free the array. */

@@ -1,10 +1,11 @@
 /* Numbers are little endian; a value ends exactly where its last field does. What is accepted is written as the same bytes again.
  *
  *   plan    0 version u8, 1 | 1 flags u8 | 2 zero u16 | 4 operation u64 | 12 pieces of the old side u32 | 16 of the new side u32 | 20 lengths of space, start and end u32 each
- *           32 space, start, end | pieces of the old side, then of the new: group u32, length of its end u32, end
+ *           if it is of the hash: first u64 | last u64
+ *           space, start, end | pieces of the old side, then of the new: group u32, length of its end u32, end
  *   op      0 version u8, 1 | 1 flags u8 | 2 zero u16 | 4 term u64 | 12 lengths of low, gone and high u32 each | 24 low, gone, high | its plan
  *
- *   flags   plan: 1 the old side is hashed, 2 the new side is; such a side has no pieces. op: 1 low is behind all keys, 2 gone is, 4 high is; such a bound has no bytes
+ *   flags   plan: 1 the old side is hashed, 2 the new side is; such a side has no pieces. 4 it is of an interval of the hash: then neither is, and it has no space. op: 1 low is behind all keys, 2 gone is, 4 high is; such a bound has no bytes
  *
  * A plan makes sense if its line has room for a key, and the pieces of each side tile it: ends rise, and the last one is the plan's. An op makes sense if low and gone are not above high. */
 #include "cluster/holding.h"
@@ -17,7 +18,7 @@
 #include "cluster/meta.h"
 #include "route/spaces.h"
 
-enum { VERSION = 1, OLD_HASHED = 1, NEW_HASHED = 2, LOW_AT_END = 1, GONE_AT_END = 2, HIGH_AT_END = 4, PLAN_HEAD = 32, PIECE_HEAD = 8, OP_HEAD = 24 };
+enum { VERSION = 1, OLD_HASHED = 1, NEW_HASHED = 2, OF_HASH = 4, LOW_AT_END = 1, GONE_AT_END = 2, HIGH_AT_END = 4, PLAN_HEAD = 32, INTERVAL = 16, PIECE_HEAD = 8, OP_HEAD = 24 };
 
 /* ---- keys */
 
@@ -51,13 +52,17 @@ static void add_pieces(struct buf *out, const struct holding_side *s)
 
 void holding_plan_encode(struct buf *out, const struct holding_plan *p)
 {
-    add_head(out, (p->old_side.hashed ? OLD_HASHED : 0) | (p->new_side.hashed ? NEW_HASHED : 0));
+    add_head(out, (p->old_side.hashed ? OLD_HASHED : 0) | (p->new_side.hashed ? NEW_HASHED : 0) | (p->of_hash ? OF_HASH : 0));
     le_add_u64(out, p->op);
     le_add_u32(out, p->old_side.n);
     le_add_u32(out, p->new_side.n);
     add_length(out, p->space);
     add_length(out, p->start);
     add_length(out, p->end);
+    if (p->of_hash) {
+        le_add_u64(out, p->first);
+        le_add_u64(out, p->last);
+    }
     buf_add_slice(out, p->space);
     buf_add_slice(out, p->start);
     buf_add_slice(out, p->end);
@@ -120,20 +125,34 @@ static bool take_side(struct slice *in, const struct holding_plan *p, struct hol
     return true;
 }
 
+static bool take_interval(struct slice *in, struct holding_plan *p)
+{
+    struct slice bytes;
+    if (!take(in, INTERVAL, &bytes)) return false;
+    p->of_hash = true;
+    p->first = le_u64(bytes.p);
+    p->last = le_u64(bytes.p + 8);
+    return p->first <= p->last && !p->old_side.hashed && !p->new_side.hashed;
+}
+
+static bool is_of_nothing_else(const struct holding_plan *p) { return p->space.n == 0 && p->start.n == 0 && p->end.n == 0; }
+
 static bool is_count(const struct holding_side *s) { return s->hashed ? s->n == 0 : s->n > 0 && s->n <= HOLDING_PIECES_MAX; }
 
 int holding_plan_decode(struct slice bytes, struct holding_plan *p, void **storage)
 {
     *storage = NULL;
     *p = (struct holding_plan){0};
-    if (!is_head(bytes, PLAN_HEAD, OLD_HASHED | NEW_HASHED)) return -EBADMSG;
+    if (!is_head(bytes, PLAN_HEAD, OLD_HASHED | NEW_HASHED | OF_HASH)) return -EBADMSG;
     const char *head = bytes.p;
     struct slice rest = slice_of(head + PLAN_HEAD, bytes.n - PLAN_HEAD);
     p->op = le_u64(head + 4);
     p->old_side = (struct holding_side){.hashed = head[1] & OLD_HASHED, .n = le_u32(head + 12)};
     p->new_side = (struct holding_side){.hashed = head[1] & NEW_HASHED, .n = le_u32(head + 16)};
     if (!is_count(&p->old_side) || !is_count(&p->new_side)) return -EBADMSG;
+    if (head[1] & OF_HASH && !take_interval(&rest, p)) return -EBADMSG;
     if (!take_three(&rest, head + 20, &p->space, &p->start, &p->end) || p->space.n > SPACES_NAME_MAX || !is_behind(p->end, p->start)) return -EBADMSG;
+    if (p->of_hash && !is_of_nothing_else(p)) return -EBADMSG;
     struct holding_piece *pieces = mem_zalloc((p->old_side.n + p->new_side.n + 1) * sizeof *pieces);
     *storage = pieces;
     bool fine = take_side(&rest, p, &p->old_side, pieces) && take_side(&rest, p, &p->new_side, pieces + p->old_side.n) && rest.n == 0;

@@ -347,28 +347,23 @@ bool intents_allows_span(struct intents *n, const struct intentspan *s, enum int
     return is_span_free(n, &(struct user){.use = use}, s) || keep_out(n, use == INTENTS_READS ? CLOSED_TO_READ_MS : CLOSED_MS);
 }
 
-/* It has something of the span, in any database. */
-static bool has_part_of(const struct txn *t, struct intentspan s)
+static bool has_part_of(const struct txn *t, const struct intents_leaving *keys)
 {
-    for (const struct lock *k = t->locks; k; k = k->next) {
-        s.db = k->db;
-        if (intentspan_has(&s, k->db, slice_of(k->key, k->n))) return true;
-    }
-    for (const struct span *p = t->spans; p; p = p->next) {
-        s.db = p->s.db;
-        if (intentspan_overlaps(&p->s, &s)) return true;
-    }
+    for (const struct lock *k = t->locks; k; k = k->next)
+        if (keys->has(keys->ctx, slice_of(k->key, k->n))) return true;
+    for (const struct span *p = t->spans; p; p = p->next)
+        if (keys->has_some(keys->ctx, &p->s)) return true;
     return false;
 }
 
-bool intents_make_way(struct intents *n, const struct intentspan *s)
+bool intents_make_way(struct intents *n, const struct intents_leaving *keys)
 {
     bool free = true;
     for (struct txn *t = n->lines[INTENTS_RESERVED].first, *next; t; t = next) {
         next = t->next;
-        if (has_part_of(t, *s)) remove_txn(n, t);
+        if (has_part_of(t, keys)) remove_txn(n, t);
     }
-    for (const struct txn *t = n->lines[INTENTS_INTENT].first; free && t; t = t->next) free = !has_part_of(t, *s);
+    for (const struct txn *t = n->lines[INTENTS_INTENT].first; free && t; t = t->next) free = !has_part_of(t, keys);
     return free || keep_out(n, CLOSED_TO_READ_MS);
 }
 

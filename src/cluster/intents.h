@@ -45,8 +45,14 @@ bool intents_allows(struct intents *n, uint16_t db, struct slice key, enum inten
 bool intents_allows_all(struct intents *n, enum intents_use use);
 /* Whether a command may use all keys of a span so. If not, new transactions are kept out likewise. */
 bool intents_allows_span(struct intents *n, const struct intentspan *s, enum intents_use use);
-/* The keys of a span, in all databases, are about to leave the group: reservations of any of them are gone, with their transactions. False: intents have some; new transactions are kept out likewise. */
-bool intents_make_way(struct intents *n, const struct intentspan *s);
+/* Some keys, in all databases, are about to leave the group. */
+struct intents_leaving {
+    void *ctx;
+    bool (*has)(void *ctx, struct slice key);                       /* the key is one of them */
+    bool (*has_some)(void *ctx, const struct intentspan *s); /* one of the span's keys is, or would be */
+};
+/* Reservations of any of them are gone, with their transactions. False: intents have some; new transactions are kept out likewise. */
+bool intents_make_way(struct intents *n, const struct intents_leaving *keys);
 /* Some transaction has the key: it does not expire now. */
 bool intents_keeps(const struct intents *n, uint16_t db, struct slice key);
 

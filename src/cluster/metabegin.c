@@ -197,7 +197,7 @@ static void take(struct metagroups *m, struct metaops_op *op)
     }
     if (plan->new_group) {
         struct raftnode_members like = metagroups_find(m, plan->group)->wanted; /* the table may move */
-        metagroups_add(m, plan->other, &like);
+        metagroups_add(m, plan->other, &like)->wanted.index = 1;
     }
     for (uint32_t i = 0; i < plan->n_ranges; i++) ranges[i].id = m->next_range++;
     if (plan->kind == METAOPS_MOVE_REPLICA) {

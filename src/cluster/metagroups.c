@@ -138,7 +138,7 @@ static bool create(struct metagroups *m, const struct raftnode_members *members,
     if (!meta_members_valid(members)) return meta_refuse(r, META_INVALID, "a group has members");
     if (m->n >= META_GROUPS_MAX || m->next_group == UINT32_MAX) return meta_refuse(r, META_LIMIT, "a cluster has at most %d groups", META_GROUPS_MAX);
     r->id = m->next_group++;
-    metagroups_add(m, (uint32_t)r->id, members);
+    metagroups_add(m, (uint32_t)r->id, members)->wanted.index = 1;
     return true;
 }
 

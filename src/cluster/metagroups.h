@@ -14,7 +14,7 @@ enum { METAGROUPS_ENDED_KEPT = 64 }; /* operations that ended, the latest of the
 struct metagroups_group {
     uint32_t id;
     uint64_t generation; /* rises when other members are wanted */
-    struct raftnode_members wanted, told; /* told.n = 0: nothing was heard of it yet */
+    struct raftnode_members wanted, told; /* told.n = 0: nothing was heard of it yet. wanted.index: 0 the group was founded with the cluster, 1 it was made later */
 };
 
 struct metagroups_ended {

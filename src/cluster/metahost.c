@@ -40,6 +40,7 @@ struct metahost *metahost_new(const struct metahost_options *o)
     h->me = o->node;
     h->incarnation = o->incarnation;
     h->now = h->started = o->now;
+    h->seats = o->seats;
     memcpy(h->cluster, o->cluster, META_CLUSTER_ID);
     h->calls = o->calls;
     h->log = o->log;

@@ -48,6 +48,7 @@ struct metahost_calls {
 struct metahost_options {
     uint64_t node, incarnation; /* this one; incarnation rises with every start */
     uint64_t now, seed;
+    uint32_t seats; /* replicas of data groups that this node has room for */
     uint8_t cluster[META_CLUSTER_ID];
     struct metacode_node me;     /* instance, addresses (of the cluster's port, and of the clients'), name, zone; copied */
     const struct metaplace_cluster *founding; /* this node is one of a new cluster's first: what it looks like; NULL: the cluster is there. Copied. The same at later starts
@@ -107,6 +108,7 @@ enum metahost_question {
     METAHOST_SPLIT,   /* argv: key space, key. The range that holds the key is cut before it */
     METAHOST_MERGE,   /* argv: key space, key. The range that begins there is joined with the one before it, if both are in one group */
     METAHOST_MOVE_RANGE, /* argv: key space, key, group. The range that holds the key goes there; it is answered when that has begun */
+    METAHOST_SPLIT_GROUP, /* argv: group [, hash (else: the middle of its largest interval)]. What lies from there on in that interval goes to a new group. Text: its number; it is answered when that has begun */
     METAHOST_STATUS,  /* no argv. Text: tables of nodes, groups and operations (cluster/metaview.h) */
     METAHOST_NODES,   /* no argv. Text: as CLUSTER NODES has it */
     METAHOST_QUESTIONS,

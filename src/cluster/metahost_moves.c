@@ -4,16 +4,41 @@
 
 /* ---- plans. Each has its pieces in an array of its own, those of the old side first; what they point to is the map's or the operation's, until the plan is copied */
 
+/* All of it goes from one group to another. */
+static void plan_whole(const struct metaops_plan *p, struct holding_plan *plan, struct holding_piece *pieces)
+{
+    pieces[0] = (struct holding_piece){plan->end, p->group};
+    pieces[1] = (struct holding_piece){plan->end, p->other};
+    plan->old_side = (struct holding_side){.n = 1, .pieces = pieces};
+    plan->new_side = (struct holding_side){.n = 1, .pieces = pieces + 1};
+}
+
 static void plan_move(const struct space_map *map, const struct metaops_plan *p, struct holding_plan *plan, struct holding_piece *pieces)
 {
     const struct range_desc *d = spaces_range_by_id(map, p->range, NULL);
     CHECK(d);
     plan->start = d->start;
     plan->end = d->end;
-    pieces[0] = (struct holding_piece){d->end, p->group};
-    pieces[1] = (struct holding_piece){d->end, p->other};
-    plan->old_side = (struct holding_side){.n = 1, .pieces = pieces};
-    plan->new_side = (struct holding_side){.n = 1, .pieces = pieces + 1};
+    plan_whole(p, plan, pieces);
+}
+
+/* The upper half, which is cut off when the operation begins to walk. */
+static void plan_split(const struct space_map *map, const struct metaops_op *op, struct holding_plan *plan, struct holding_piece *pieces)
+{
+    const struct metaops_plan *p = &op->plan;
+    uint64_t id = op->step == METAOPS_PLANNED ? p->range : p->range2;
+    const struct hash_desc *h = p->of_hash ? spaces_hash_by_id(map, id) : NULL;
+    const struct range_desc *d = p->of_hash ? NULL : spaces_range_by_id(map, id, NULL);
+    CHECK(h || d);
+    plan->of_hash = p->of_hash;
+    if (h) {
+        plan->first = p->hash;
+        plan->last = h->last;
+    } else {
+        plan->start = p->key;
+        plan->end = d->end;
+    }
+    plan_whole(p, plan, pieces);
 }
 
 /* A side whose routing has no ranges: by the hash of the keys, or of the space's name. */
@@ -63,6 +88,7 @@ static void add_op(struct metahost_moves *m, const struct metagroups *g, const s
     if (op->step != METAOPS_CARRIED) {
         struct holding_piece *pieces = mem_zalloc(room_for_pieces(g->map, &op->plan) * sizeof *pieces);
         if (op->plan.kind == METAOPS_MOVE_RANGE) plan_move(g->map, &op->plan, &plan, pieces);
+        else if (op->plan.kind == METAOPS_SPLIT) plan_split(g->map, op, &plan, pieces);
         else plan_mode(g->map, &op->plan, &plan, pieces);
         copy(m, to, &plan);
         mem_free(pieces);

@@ -5,6 +5,7 @@
  *     metahost_ask.c      proposals on their way, and the requests of other nodes
  *     metahost_question.c what operators and new nodes ask
  *     metahost_spaces.c   those of them that are about key spaces, and what a lost driver left of them
+ *     metahost_hash.c     that which splits a group: its interval of the hash is cut, and a part of it gets a group of its own
  *     metahost_moves.c    what of that carries keys, for whoever drives it
  *     metahost_tend.c     what a leader does for its own groups: members, and the steps of their moves; which replicas are here
  *     metahost_place.c    what the leaders of groups 0 and 1 do for the cluster: placement, nodes that are gone
@@ -73,6 +74,7 @@ struct metahost_planned;
 
 struct metahost {
     uint64_t me, incarnation, now, started;
+    uint32_t seats;
     uint8_t cluster[META_CLUSTER_ID];
     struct metacode_node is; /* bytes are own */
     char *is_bytes;
@@ -161,6 +163,10 @@ void metahost_spaces_finish(struct metahost *h, uint64_t op, uint32_t timeout_ms
 bool metahost_spaces_carries(const struct metahost *h, const struct metaops_op *op); /* keys go to other groups by it */
 uint32_t metahost_spaces_home(const struct space_map *m, struct slice space); /* the group that an unset bucket of that name is in */
 void metahost_spaces_sweep(struct metahost *h); /* the leader of group 1: operations whose driver is lost */
+
+/* ---- metahost_hash.c */
+/* The operation that splits a group; the hash in hex, or empty. NULL, or why there is none (sentence: it is there). */
+const char *metahost_hash_plan(const struct metahost *h, uint64_t group, struct slice hash, struct metaops_plan *p, struct buf *sentence);
 
 /* ---- metahost_tend.c */
 void metahost_tend(struct metahost *h);

@@ -77,6 +77,10 @@ static void answer_done(struct metahost *h, const struct question *q, uint64_t i
     if (q->kind == METAHOST_RETURN) buf_add_str(&text, "up");
     if (q->kind == METAHOST_REMOVE) buf_add_str(&text, "gone");
     if (q->kind == METAHOST_SET) buf_add_str(&text, "set");
+    if (q->kind == METAHOST_SPLIT_GROUP) {
+        const struct metaops_op *op = metagroups_op(h->groups, id);
+        if (op) buf_printf(&text, "%u", op->plan.other);
+    }
     if (q->kind == METAHOST_MOVE) buf_printf(&text, "%" PRIu64, id);
     q->answer(q->ctx, 0, buf_slice(&text));
     buf_fini(&text);
@@ -87,10 +91,10 @@ static bool is_of_spaces(const struct question *q) { return q->kind == METAHOST_
 static void question_done(struct metahost *h, void *ctx, const struct meta_result *r)
 {
     struct question *q = ctx;
-    uint32_t group = q->kind == METAHOST_MOVE || is_of_spaces(q) ? META_MAP_GROUP : META_NODES_GROUP;
+    uint32_t group = q->kind == METAHOST_MOVE || q->kind == METAHOST_SPLIT_GROUP || is_of_spaces(q) ? META_MAP_GROUP : META_NODES_GROUP;
     if (!r)
         answer(q, -ETIMEDOUT, "it was not decided in time%s; it may yet happen", metahost_leader(h, group) ? "" : ": nobody is known to lead the cluster");
-    else if (r->code == META_DONE || (r->code == META_SAME && q->kind != METAHOST_MOVE))
+    else if (r->code == META_DONE || (r->code == META_SAME && q->kind != METAHOST_MOVE && q->kind != METAHOST_SPLIT_GROUP))
         answer_done(h, q, r->id);
     else
         answer(q, error_of(r->code), "%s", r->why);
@@ -203,6 +207,21 @@ static void ask_move(struct metahost *h, const struct question *q, const uint64_
         ask_state(h, q, &e, timeout_ms);
 }
 
+static void ask_split(struct metahost *h, const struct question *q, uint64_t group, struct slice hash, uint32_t timeout_ms)
+{
+    struct metacode_entry e = {.kind = METACODE_OP_BEGIN};
+    struct buf why = {0};
+    e.begin.driver = h->me;
+    const char *flaw = metahost_hash_plan(h, group, hash, &e.begin.plan, &why);
+    if (why.len)
+        answer(q, -ENOSPC, "%.*s", (int)why.len, why.p);
+    else if (flaw)
+        answer(q, -EINVAL, "%s", flaw);
+    else
+        ask_state(h, q, &e, timeout_ms);
+    buf_fini(&why);
+}
+
 static void ask_setting(struct metahost *h, const struct question *q, const struct slice *argv, uint32_t timeout_ms)
 {
     struct metacode_entry e = {.kind = METACODE_SETTING};
@@ -252,7 +271,7 @@ static void ask_text(struct metahost *h, const struct question *q)
     buf_fini(&text);
 }
 
-static void ask_checked(struct metahost *h, const struct question *q, const struct slice *argv, const uint64_t *numbers, uint32_t timeout_ms)
+static void ask_checked(struct metahost *h, const struct question *q, const struct slice *argv, uint32_t argc, const uint64_t *numbers, uint32_t timeout_ms)
 {
     switch (q->kind) {
     case METAHOST_JOIN: ask_join(h, q, argv, timeout_ms); break;
@@ -266,6 +285,7 @@ static void ask_checked(struct metahost *h, const struct question *q, const stru
     case METAHOST_SPLIT:
     case METAHOST_MERGE:
     case METAHOST_MOVE_RANGE: ask_space(h, q, argv, timeout_ms); break;
+    case METAHOST_SPLIT_GROUP: ask_split(h, q, numbers[0], argc > 1 ? argv[1] : SLICE(""), timeout_ms); break;
     case METAHOST_STATUS:
     case METAHOST_NODES: ask_text(h, q); break;
     case METAHOST_QUESTIONS: break;
@@ -276,14 +296,15 @@ void metahost_ask(struct metahost *h, enum metahost_question kind, const struct 
 {
     static const struct {
         uint32_t argc, numbers; /* of which so many are numbers, the first */
+        uint32_t optional;      /* so many need not be there, the last */
     } forms[METAHOST_QUESTIONS] = {
         [METAHOST_JOIN] = {5, 0}, [METAHOST_LEAVE] = {1, 1}, [METAHOST_RETURN] = {1, 1}, [METAHOST_REMOVE] = {1, 1}, [METAHOST_MOVE] = {3, 3}, [METAHOST_LEAD] = {2, 2}, [METAHOST_SET] = {2, 0},
-        [METAHOST_SPACE] = {2, 0}, [METAHOST_SPLIT] = {2, 0}, [METAHOST_MERGE] = {2, 0}, [METAHOST_MOVE_RANGE] = {3, 0},
+        [METAHOST_SPACE] = {2, 0}, [METAHOST_SPLIT] = {2, 0}, [METAHOST_MERGE] = {2, 0}, [METAHOST_MOVE_RANGE] = {3, 0}, [METAHOST_SPLIT_GROUP] = {2, 1, 1},
     };
     CHECK((unsigned)kind < METAHOST_QUESTIONS);
     const struct question q = {.kind = kind, .answer = fn, .ctx = ctx};
     uint64_t numbers[3] = {0};
-    bool good = argc == forms[kind].argc;
+    bool good = argc <= forms[kind].argc && argc + forms[kind].optional >= forms[kind].argc;
     for (uint32_t i = 0; good && i < forms[kind].numbers; i++) good = num_parse_u64(argv[i], &numbers[i]);
     if (h->failed)
         answer(&q, -ESHUTDOWN, "this node is no part of the cluster any more");
@@ -292,7 +313,7 @@ void metahost_ask(struct metahost *h, enum metahost_question kind, const struct 
     else if (!metahost_founded(h) && kind != METAHOST_STATUS && kind != METAHOST_NODES)
         answer(&q, -EAGAIN, "this node does not know the cluster yet");
     else
-        ask_checked(h, &q, argv, numbers, timeout_ms);
+        ask_checked(h, &q, argv, argc, numbers, timeout_ms);
 }
 
 /* ---- time */

@@ -50,7 +50,7 @@ static bool moves_nothing(const struct space_map *m, const struct metaops_plan *
 
 bool metahost_spaces_carries(const struct metahost *h, const struct metaops_op *op)
 {
-    if (op->plan.kind != METAOPS_MOVE_RANGE && op->plan.kind != METAOPS_CHANGE_MODE) return false;
+    if (op->plan.kind != METAOPS_MOVE_RANGE && op->plan.kind != METAOPS_CHANGE_MODE && op->plan.kind != METAOPS_SPLIT) return false;
     return op->step != METAOPS_PLANNED || !moves_nothing(h->groups->map, &op->plan);
 }
 

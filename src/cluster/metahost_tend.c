@@ -276,11 +276,25 @@ static void join(struct metahost *h, uint32_t group)
 
 static bool has_replica(const struct metahost *h, uint32_t group, struct raftnode_info *info) { return h->calls.look(h->calls.ctx, group, info) == 0; }
 
-/* Whoever votes has a log, and must not begin anew. */
+/* A group that was made in a cluster that lives, and of which nobody has told yet. Its first members are those that are wanted, for as long as that is so (cluster/metabegin.c), whenever each of them comes to see it. */
+static bool should_make(const struct metahost *h, const struct metagroups_group *g) { return g->wanted.index && !g->told.n && meta_members_has(&g->wanted, h->me); }
+
+static void make(struct metahost *h, const struct metagroups_group *g)
+{
+    struct metahost_group *known = metahost_peers_group(h, g->id);
+    if (h->now < known->rest_until) return;
+    int rc = h->calls.create(h->calls.ctx, g->id, g->wanted.m, g->wanted.n);
+    known->here = rc == 0;
+    if (rc == 0) slog(h->log, SLOG_NOTICE, "a new group is made", "group=%u", g->id);
+    else known->rest_until = h->now + METAHOST_GIVE_UP_MS; /* who has no room says so, but not all the time */
+}
+
+/* Whoever votes has a log, and must not begin anew. But a group that was made while this node was away has counted it among its voters from the beginning: it has never said anything there, or its log remembers that (cluster/raftfloor.h). */
 static bool should_join(const struct metahost *h, const struct metagroups_group *g)
 {
-    bool votes = meta_members_role(&g->told, h->me) == RAFTNODE_VOTER || (!g->told.n && meta_members_has(&g->wanted, h->me));
-    return !votes && (meta_members_has(&g->wanted, h->me) || meta_members_has(&g->told, h->me));
+    bool votes = meta_members_role(&g->told, h->me) == RAFTNODE_VOTER && !g->wanted.index;
+    if (!g->told.n || votes) return false;
+    return meta_members_has(&g->wanted, h->me) || meta_members_has(&g->told, h->me);
 }
 
 void metahost_stranger(struct metahost *h, uint32_t group, uint64_t from)
@@ -333,6 +347,8 @@ static void tend_replicas(struct metahost *h)
         bool here = has_replica(h, g->id, &info);
         if (here && should_drop(h, g->id, &info))
             drop(h, g->id);
+        else if (!here && should_make(h, g))
+            make(h, g);
         else if (!here && should_join(h, g))
             join(h, g->id);
     }

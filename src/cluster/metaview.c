@@ -125,7 +125,7 @@ static bool text_cover(void *ctx, const struct metagroups_cover *c)
     if (t->n++ >= COVERS_SHOWN) return true;
     if (t->n > 1) buf_add_str(&t->text, ", ");
     if (c->hash) {
-        buf_printf(&t->text, "hash %016" PRIx64 "-%016" PRIx64, c->hash->first, c->hash->last);
+        buf_printf(&t->text, "hash %016" PRIx64 "-%016" PRIx64 "%s", c->hash->first, c->hash->last, c->hash->moving ? ", moving" : "");
         return true;
     }
     buf_add_str(&t->text, "space ");
@@ -185,8 +185,10 @@ static void text_progress(struct buf *out, const struct space_map *map, const st
 {
     struct space_info info;
     spaces_info(map, p->space, &info);
-    const struct range_desc *d = p->kind == METAOPS_MOVE_RANGE ? spaces_range_by_id(map, p->range, NULL) : NULL;
-    struct slice boundary = d ? d->boundary : info.boundary;
+    uint64_t range = p->kind == METAOPS_SPLIT ? p->range2 : p->range;
+    const struct hash_desc *h = p->of_hash ? spaces_hash_by_id(map, range) : NULL;
+    const struct range_desc *d = range && !p->of_hash ? spaces_range_by_id(map, range, NULL) : NULL;
+    struct slice boundary = h ? h->boundary : d ? d->boundary : info.boundary;
     buf_add_str(out, " below=");
     if (boundary.n) spaces_text_key(out, boundary);
     else buf_add_byte(out, '-');

@@ -154,6 +154,7 @@ void node_make_meta(struct node *n)
         .incarnation = n->who.incarnation,
         .now = n->now,
         .seed = n->who.instance ^ n->who.incarnation,
+        .seats = n->engine->route.shards - 1,
         .me = {.instance = n->who.instance,
                .peer = slice_str(n->o.advertise ? n->o.advertise : n->o.listen),
                .client = text_or(n->o.clients),

@@ -149,6 +149,7 @@ int raftnode_group_create(struct raftnode *n, uint32_t group, const struct raftn
     struct raftnode_members m = {.index = 1};
     int rc = bars_group(n, group);
     if (rc < 0) return rc;
+    if (raftfloor_of(n->log, group).term) return -ESTALE;
     if (count == 0 || count > RAFTNODE_MEMBERS_MAX) return -EINVAL;
     for (uint32_t i = 0; i < count; i++) {
         if (members[i].node == 0 || members[i].role == RAFTNODE_GONE || raftmember_role(&m, members[i].node) != RAFTNODE_GONE) return -EINVAL;

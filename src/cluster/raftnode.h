@@ -132,7 +132,8 @@ void raftnode_free(struct raftnode *n);
 /* Those that the log has, ascending: to be resumed. Gives how many there are; out gets the first max. */
 uint32_t raftnode_found(const struct raftlog *log, uint32_t *out, uint32_t max);
 
-/* A new group with its first members; the same list on each of them. Entry 1 holds the members and is committed. The caller has state 0, and is handed entry 1. */
+/* A new group with its first members; the same list on each of them. Entry 1 holds the members and is committed. The caller has state 0, and is handed entry 1.
+ * -ESTALE: this node had a replica before, which has ended: it joins. */
 int raftnode_group_create(struct raftnode *n, uint32_t group, const struct raftnode_member *members, uint32_t count);
 /* An empty replica: it waits for its leader's entries or snapshot. */
 int raftnode_group_join(struct raftnode *n, uint32_t group);

@@ -46,12 +46,13 @@ static void cmd_return(struct exec *x) { ask(x, METAHOST_RETURN, clusterquestion
 static void cmd_remove(struct exec *x) { ask(x, METAHOST_REMOVE, clusterquestion_word); }
 static void cmd_move(struct exec *x) { ask(x, METAHOST_MOVE, clusterquestion_word); }
 static void cmd_lead(struct exec *x) { ask(x, METAHOST_LEAD, clusterquestion_word); }
+static void cmd_split(struct exec *x) { ask(x, METAHOST_SPLIT_GROUP, clusterquestion_word); }
 static void cmd_set(struct exec *x) { ask(x, METAHOST_SET, clusterquestion_word); }
 
 static const struct exec_subcommand cluster_subs[] = {
     {"info", cmd_info, 2},     {"join", cmd_join, 7},     {"keyslot", cmd_keyslot, 3}, {"lead", cmd_lead, 4},   {"leave", cmd_leave, 3},
     {"move", cmd_move, 5},     {"myid", cmd_myid, 2},     {"nodes", cmd_nodes, 2},     {"remove", cmd_remove, 3}, {"return", cmd_return, 3},
-    {"set", cmd_set, 4},       {"shards", cmd_shards, 2}, {"slots", cmd_slots, 2},     {"status", cmd_status, 2}, {0},
+    {"set", cmd_set, 4},       {"shards", cmd_shards, 2}, {"slots", cmd_slots, 2},     {"split", cmd_split, -3},  {"status", cmd_status, 2}, {0},
 };
 
 static const char *const cluster_help[] = {
@@ -68,6 +69,7 @@ static const char *const cluster_help[] = {
     "SET <setting> <number>", "    Change a setting of the cluster.",
     "SHARDS", "    Return this node as the one that has all slots.",
     "SLOTS", "    Return the same in the older form.",
+    "SPLIT <group> [<hash>]", "    Cut the group's largest interval of the hash in the middle, or where it is said, let the upper part's keys go to a new group, and return its number.",
     "STATUS", "    Return tables of nodes, groups and what is under way.",
     NULL,
 };

@@ -56,7 +56,10 @@ static void note_ranges(struct wide_groups *g, const struct space *s, bool of_ne
 void wide_find_groups(const struct space_map *m, struct wide_groups *out)
 {
     *out = (struct wide_groups){0};
-    for (uint32_t i = 0; i < m->n_hash; i++) wide_note_group(out, m->hash[i].shard);
+    for (uint32_t i = 0; i < m->n_hash; i++) {
+        wide_note_group(out, m->hash[i].shard);
+        if (m->hash[i].moving) wide_note_group(out, m->hash[i].to_shard);
+    }
     for (uint32_t i = 0; i < m->n_spaces; i++) {
         struct space_info info;
         spaces_describe(m->spaces[i], &info);

@@ -63,7 +63,10 @@ static uint32_t ask_hashed(const struct widerange *w, const char *command, struc
     const struct space_map *m = map_of(w);
     struct wide_groups groups = {0};
     uint32_t asked = 0;
-    for (uint32_t i = 0; i < m->n_hash; i++) groups.bits[m->hash[i].shard / 64] |= 1ull << m->hash[i].shard % 64;
+    for (uint32_t i = 0; i < m->n_hash; i++) {
+        wide_note_group(&groups, m->hash[i].shard);
+        if (m->hash[i].moving) wide_note_group(&groups, m->hash[i].to_shard);
+    }
     for (uint32_t group = 0; (group = wide_next_group(&groups, group)) < META_GROUPS_MAX; group++, asked++) ask_one(w, group, command, space, p, words, n);
     return asked;
 }

@@ -28,6 +28,7 @@ struct unordered { /* a space whose keys are not all in the index yet */
 struct ordering { /* of one shard, under its token */
     _Atomic uint64_t wanted, done; /* stamps of changes; any thread may look */
     uint64_t walks_for;            /* the stamp that the walk under way takes in; 0: none is */
+    uint64_t line;                 /* the stamp since which the line is wanted */
     struct store_ordering at;
     struct unordered *unordered;
     uint32_t n, cap;
@@ -52,6 +53,7 @@ struct topology {
     int64_t slice_us;      /* that the last slice took */
     int64_t rest_until_us; /* of the monotonic clock: the next slice comes then */
     atomic_bool busy;
+    _Atomic uint32_t lines; /* stores whose line is wanted */
     struct topology_stats stats; /* relaxed; one writer at a time */
 };
 
@@ -287,14 +289,53 @@ static void order_slice(struct topology *t, uint32_t shard)
     if (!store_order_step(t->engine->stores[shard], &o->at, ORDER_ENTRIES)) ordered(o);
 }
 
-/* What is done in a moment is done at once, so that a space on a small server is ready when SPACE.SET has answered. All tokens are held. */
+/* What is done in a moment is done at once, so that a space on a small server is ready when SPACE.SET has answered. With the shard's token. */
+static void order_if_small(struct topology *t, uint32_t shard)
+{
+    uint64_t keys = 0;
+    for (uint16_t db = 0; db < STORE_DBS; db++) keys += store_keys(t->engine->stores[shard], db);
+    while (keys <= ORDER_ENTRIES && atomic_load(&t->orderings[shard].done) < atomic_load(&t->orderings[shard].wanted)) order_slice(t, shard);
+}
+
+/* All tokens are held. */
 static void order_small_stores(struct topology *t)
 {
-    for (uint32_t i = 0; i < t->engine->route.shards; i++) {
-        uint64_t keys = 0;
-        for (uint16_t db = 0; db < STORE_DBS; db++) keys += store_keys(t->engine->stores[i], db);
-        while (keys <= ORDER_ENTRIES && atomic_load(&t->orderings[i].done) < atomic_load(&t->orderings[i].wanted)) order_slice(t, i);
-    }
+    for (uint32_t i = 0; i < t->engine->route.shards; i++) order_if_small(t, i);
+}
+
+/* ---- lines */
+
+static void want_line(struct topology *t, uint32_t shard, bool in_line)
+{
+    struct store *s = t->engine->stores[shard];
+    struct ordering *o = &t->orderings[shard];
+    if (s->in_line == in_line) return;
+    s->in_line = in_line;
+    o->line = atomic_fetch_add(&o->wanted, 1) + 1;
+    atomic_fetch_add(&t->lines, in_line ? 1 : UINT32_MAX);
+    order_if_small(t, shard);
+    atomic_store(&t->busy, true);
+}
+
+bool topology_line_is_ordered(struct topology *t, uint32_t shard)
+{
+    want_line(t, shard, true);
+    return atomic_load(&t->orderings[shard].done) >= t->orderings[shard].line;
+}
+
+void topology_let_line_go(struct topology *t, uint32_t shard) { want_line(t, shard, false); }
+
+static bool moves_hash(const struct space_map *m)
+{
+    for (uint32_t i = 0; i < m->n_hash; i++)
+        if (m->hash[i].moving) return true;
+    return false;
+}
+
+/* Who was asked for a line and led no longer when the interval had moved. Whoever leads drops what is left over by its line, after the map says that all has moved: so not with that map. */
+static bool leaves_lines(const struct topology *t, const struct space_map *before, const struct space_map *next)
+{
+    return atomic_load(&t->lines) && !moves_hash(before) && !moves_hash(next);
 }
 
 void topology_put(struct topology *t, struct worker *w, struct space_map *next)
@@ -324,6 +365,7 @@ static bool changes_order(const struct space_map *before, const struct space_map
 static void follow_held(struct worker *w, struct task *task)
 {
     struct topology *t = task->session;
+    for (uint32_t i = 0; leaves_lines(t, topology_map(t), t->following) && i < t->engine->route.shards; i++) topology_let_line_go(t, i);
     note_orders(t, topology_map(t), t->following);
     engine_set_map(t->engine, w, t->following);
     t->following = NULL;
@@ -356,7 +398,7 @@ static void follow_next(struct topology *t, struct worker *w)
 {
     while (t->followed && !t->follows) {
         struct space_map *next = take_followed(t);
-        if (!changes_order(topology_map(t), next)) engine_set_map(t->engine, w, next);
+        if (!changes_order(topology_map(t), next) && !leaves_lines(t, topology_map(t), next)) engine_set_map(t->engine, w, next);
         else t->follows = !follow_with_tokens(t, w, next);
     }
 }

@@ -51,6 +51,11 @@ void topology_follow(struct topology *t, struct worker *w, struct space_map *nex
 /* With this shard's token: all its keys of the space are in its key index. False: the space is not ordered, or not yet. */
 bool topology_is_ordered(const struct topology *t, uint32_t shard, struct slice space);
 
+/* With this shard's token: all its keys that no ordered space has are in order, too, together (store_line). If that was not wanted so far, it is from now on, until the line is let go. */
+bool topology_line_is_ordered(struct topology *t, uint32_t shard);
+/* With its token. Lines that are left when no interval of the hash moves go with the next map. */
+void topology_let_line_go(struct topology *t, uint32_t shard);
+
 /* ---- the work that follows */
 
 void topology_tick(struct topology *t, struct worker *w); /* worker 0, in every turn: runs, or sends off, the next slice if it is due */

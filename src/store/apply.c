@@ -472,7 +472,7 @@ int64_t store_apply(struct store *s, const struct op *op, struct place *at)
     struct spaceindex_was was = spaceindex_before(c.e);
     int64_t result = kinds[op->kind].run(&c);
     if (unlikely(was.e)) spaceindex_changed(s, db, op->key, was, c.e);
-    else if (unlikely(s->is_ordered || op->db == STORE_SYSTEM_DB) && c.e) spaceindex_offer(s, db, c.e);
+    else if (unlikely(s->is_ordered || s->in_line || op->db == STORE_SYSTEM_DB) && c.e) spaceindex_offer(s, db, c.e);
     if (ahead && c.e) cut_mark(c.e);
     if (at) {
         at->db = db;

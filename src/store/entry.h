@@ -44,6 +44,7 @@ enum {
     ENTRY_WIDTH_MASK = 3 << 2,
     ENTRY_AFTER_CUT = 1 << 4, /* changed since the cut that is being walked, and ahead of the walk (store/cut.h) */
     ENTRY_ORDERED = 1 << 5,   /* it is in the index of its key space (store/spaceindex.h) */
+    ENTRY_IN_LINE = 1 << 6,   /* with ENTRY_ORDERED: not in that, but in the one for all keys whose space has none */
     ENTRY_WIDE_MIN = 4096 - 64,
 };
 

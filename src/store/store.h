@@ -42,7 +42,8 @@ struct db {
     uint64_t compact_cursor; /* of the walk that empties spans, while compacting */
     bool compacting;
     struct table spaces;     /* its ordered key spaces (store/spaceindex.h) */
-    size_t space_bytes;
+    struct keyindex *line;   /* of keys of other spaces, if those are in order, too */
+    size_t space_bytes;      /* of both, but for the nodes of the indexes */
 };
 
 /* Limits at which small collections change to their large encoding; shared by all shards, changed by CONFIG SET. Read with relaxed atomics. */
@@ -82,6 +83,7 @@ struct store {
     void *on_expire_ctx;
     bool (*is_ordered)(void *ctx, struct slice space); /* the keys of that space are indexed in their order; NULL: of no space */
     void *is_ordered_ctx;
+    bool in_line; /* the keys of all other spaces are indexed, too, together */
     uint64_t swaps; /* of databases, so far */
     void (*on_op)(void *ctx, const struct op *op); /* told of every applied op: the log's place; may be NULL */
     void *on_op_ctx;
@@ -134,8 +136,10 @@ bool store_grow_step(struct store *s, unsigned buckets);
 
 /* Ordered key spaces. A key that comes, or changes, is indexed if is_ordered says so of its space (space_of, route/keyspace.h), and stays so until it goes. Where the answer changes while there are keys,
  * the owner brings the store in line: an index has all keys of its space only when every key came after the answer was yes, or a whole walk of order_step was made since.
- * is_ordered stays NULL while no space is ordered: then keys cost nothing more. In the system database every space is ordered, always. */
+ * is_ordered stays NULL while no space is ordered: then keys cost nothing more. In the system database every space is ordered, always.
+ * With in_line it is the same for all keys of spaces that are not ordered: they are in one index, the line of their database. */
 struct keyindex *store_index(const struct store *s, uint16_t db, struct slice space); /* NULL: no key of that space is indexed. Good until the next change of the store */
+struct keyindex *store_line(const struct store *s, uint16_t db); /* likewise */
 struct store_ordering { /* where a walk is; zeros at first */
     uint64_t cursor, swaps;
     uint16_t db;

@@ -66,9 +66,30 @@ static void index_has_all_keys_of(const struct store *s, uint16_t db, struct sli
     assert_null(e);
 }
 
+static void line_has_all_other_keys(const struct store *s, const struct modes *m, uint16_t db)
+{
+    struct entry *found[FOUND_MAX];
+    unsigned n = 0;
+    if (!s->in_line) {
+        assert_null(store_line(s, db));
+        return;
+    }
+    for (unsigned i = 0; i < SPACES; i++)
+        if (!m->ordered[i]) n += keys_of(s, db, slice_str(names[i]), found + n);
+    n += keys_of(s, db, SLICE("deep"), found + n); /* "deep/s2" as a key */
+    qsort(found, n, sizeof *found, by_key);
+    const struct keyindex *k = store_line(s, db);
+    struct keyindex_at at;
+    assert_int_equal(k ? k->count : 0, n);
+    if (!k) return;
+    struct entry *e = keyindex_seek(k, SLICE(""), &at);
+    for (unsigned i = 0; i < n; i++, e = keyindex_next(&at)) assert_ptr_equal(e, found[i]);
+}
+
 static void same(const struct store *s, const struct modes *m)
 {
     store_check(s);
+    for (uint16_t db = 0; db < 3; db++) line_has_all_other_keys(s, m, db);
     for (uint16_t db = 0; db < 3; db++)
         for (unsigned i = 0; i < SPACES; i++) {
             if (m->ordered[i]) index_has_all_keys_of(s, db, slice_str(names[i]));
@@ -112,7 +133,8 @@ static void turn(struct harness *h, struct modes *m, struct rng *rng)
     struct store *s = h->stores[0];
     unsigned i = (unsigned)rng_below(rng, SPACES);
     struct store_ordering at = {0};
-    m->ordered[i] = !m->ordered[i];
+    if (rng_below(rng, 3) == 0) s->in_line = !s->in_line;
+    else m->ordered[i] = !m->ordered[i];
     while (store_order_step(s, &at, 1 + (size_t)rng_below(rng, 50))) {
         write_something(h, rng);
         if (rng_below(rng, 10) == 0) harness_run(h, "SWAPDB 0 2");
@@ -149,7 +171,7 @@ static void whatever_happens_an_index_has_the_keys_of_its_space(void **state)
     struct store *s = h->stores[0];
     struct shelf shelf;
     struct rng rng;
-    uint64_t indexed = 0, emitted = 0, cold = 0;
+    uint64_t indexed = 0, in_line = 0, emitted = 0, cold = 0;
     shelf_init(&shelf);
     s->tier = &shelf.tier;
     rng_init(&rng, 1234);
@@ -164,12 +186,13 @@ static void whatever_happens_an_index_has_the_keys_of_its_space(void **state)
         while (cut && cut_step(cut, 50)) continue;
         if (cut) cut_free(cut);
         same(s, &m);
+        in_line += store_line(s, 0) ? store_line(s, 0)->count : 0;
         for (unsigned i = 0; i < SPACES; i++) {
             const struct keyindex *k = store_index(s, 0, slice_str(names[i]));
             indexed += k ? k->count : 0;
         }
     }
-    assert_true(indexed > 10000 && emitted > 10000 && cold > 10000 && s->stats.expired > 50);
+    assert_true(indexed > 10000 && in_line > 2000 && emitted > 10000 && cold > 10000 && s->stats.expired > 50);
     harness_free(h);
     shelf_fini(&shelf);
 }
