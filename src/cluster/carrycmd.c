@@ -255,6 +255,7 @@ static void measure(struct call *c, uint64_t keys, uint64_t bytes)
     struct holding_bound end = {0};
     if (!is_source(c)) reply_bound(c->x, carryslice_last());
     else if (!is_ordered(c)) answer_unordered(c->x);
+    else if (carryslice_first_bytes(&rest) > CARRYCMD_KEY_BYTES) reply_error(&c->x->out, "CARRYLARGE the next key's value is too large to be carried");
     else reply_bound(c->x, carryslice_measure(&rest, keys, bytes, &end.key) ? end : carryslice_last());
 }
 
@@ -352,6 +353,7 @@ static bool may_freeze(const struct call *c, const struct carryslice *s)
     struct intents *intents = seating->intents(seating->ctx, &c->engine->shards[c->x->shard]);
     const struct intents_leaving leaving = {(void *)s, is_leaving, are_some_leaving};
     if (is_target(c) && holding_bound_cmp(c->op.low, c->op.high) < 0) return reply_error(&c->x->out, "ERR what was given out before has not been taken here"), false;
+    if (carryslice_leaving_bytes(s) > CARRYCMD_SLICE_BYTES) return reply_error(&c->x->out, "CARRYLARGE a value is too large to be carried"), false;
     if (holding_is_paused(c->holding, (uint64_t)c->store->now_ms)) return reply_error(&c->x->out, "CARRYBUSY a command over all keys waits"), false;
     if (intents_make_way(intents, &leaving)) return true;
     return reply_error(&c->x->out, "CARRYBUSY a transaction has keys of the slice"), false;

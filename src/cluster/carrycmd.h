@@ -11,10 +11,10 @@
  *                                         and where it stands is told. Of one that it has not, with a VERSION below own/map: -CARRYLATE: a late copy perhaps, of an operation that has ended; who knows better says it with a newer map
  *                                         -CARRYBUSY: another operation on some of these keys has not ended here. It is over, or this one were not: it must be told so (carry.list)
  *   carry.measure OP KEYS BYTES           a read: a BOUND: where a slice from high on would end that has at most so many of this group's keys and about so many bytes, at least one key. "+": all that is left.
- *                                         -CARRYBUSY: the key space is not in order yet
+ *                                         -CARRYBUSY: the key space is not in order yet. -CARRYLARGE: the next key's value is too large to be carried
  *   carry.freeze OP TERM BOUND            a write: drops what was given out before and is another group's by the new side, and gives out what is below BOUND. high = BOUND. An array: for each target group but this one
  *                                         an array of three: group, (ENTRY*), LOCKS, also if that has nothing. With BOUND = high: the same again
- *                                         -CARRYBUSY: intents on keys of the slice, or a command over all keys that waits: nothing happened. With BOUND < high, a late copy: -CARRYOLD
+ *                                         -CARRYBUSY: intents on keys of the slice, or a command over all keys that waits: nothing happened. -CARRYLARGE: nor then; a value has grown since it was measured. With BOUND < high, a late copy: -CARRYOLD
  *   carry.take OP TERM BOUND NPARTS (NENTRIES ENTRY* LOCKS)*
  *                                         a write: entries and locks, a part for each source, are put in place, low = BOUND. With BOUND <= low: nothing is left to do. +OK
  *   carry.drop OP TERM BOUND              a write: what is below BOUND has arrived everywhere: if high is BOUND, what was given out is dropped, and gone = high; else nothing is. +OK
@@ -30,6 +30,8 @@
 enum {
     CARRYCMD_KEYS = 512, /* of a slice, in each source */
     CARRYCMD_BYTES = 512 * 1024,
+    CARRYCMD_KEY_BYTES = 4 * 1024 * 1024,   /* of one key's values, at most: what a slice has must fit in one request */
+    CARRYCMD_SLICE_BYTES = 6 * 1024 * 1024, /* that leave one source, at most */
 };
 
 extern const struct command_family carrycmd_family;

@@ -469,6 +469,7 @@ static enum verdict judge(struct drive *d, struct party *p, const struct txn_ans
     /* A record that was there and is gone: another driver has ended it. */
     if (answer_is_error(a->reply, "CARRYOLD") || answer_is_error(a->reply, "CARRYNONE")) return VERDICT_OLD;
     if (answer_is_error(a->reply, "CARRYBUSY")) return VERDICT_BUSY;
+    d->mover->counts.large += answer_is_error(a->reply, "CARRYLARGE");
     enum verdict v = askings[d->stage].on(d, p, a->reply);
     p->settled = v == VERDICT_FINE;
     return v;

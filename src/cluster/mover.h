@@ -43,6 +43,7 @@ struct mover_host {
 struct mover_counts { /* since the beginning */
     uint64_t operations, slices, keys, bytes;
     uint64_t busy; /* freezes that were refused for a moment */
+    uint64_t large; /* times that it stood before a value that is too large; it goes on when that is smaller, or gone */
     uint64_t longest_slice_ms; /* from its freeze to the map's new boundary */
 };
 

@@ -53,7 +53,7 @@ static void errand_free(struct errand *e)
 static void show(struct movers *m, uint32_t under_way)
 {
     const struct mover_counts *k = mover_counts(m->mover);
-    const struct movers_info now = {k->operations, k->slices, k->keys, k->bytes, k->busy, k->longest_slice_ms, under_way};
+    const struct movers_info now = {k->operations, k->slices, k->keys, k->bytes, k->busy, k->large, k->longest_slice_ms, under_way};
     const uint64_t *from = (const uint64_t *)&now;
     uint64_t *to = (uint64_t *)&m->counts;
     for (size_t i = 0; i < sizeof now / sizeof *from; i++) __atomic_store_n(&to[i], from[i], __ATOMIC_RELAXED);

@@ -14,7 +14,7 @@ void movers_turn(struct front *f);          /* at the end of each turn, before t
 int movers_wait_ms(const struct front *f);  /* until something is due */
 
 struct movers_info { /* since the start, of what this node drove */
-    uint64_t operations, slices, keys, bytes, busy, longest_slice_ms;
+    uint64_t operations, slices, keys, bytes, busy, large, longest_slice_ms;
     uint64_t under_way; /* that it drives now */
 };
 void movers_look(const struct server *s, struct movers_info *out); /* any thread */
