@@ -246,12 +246,13 @@ def test_a_range_that_moves_is_neither_cut_nor_moved_again(cluster):
     change(cluster, "SPACE.SET", SPACE, "RANGE")
     put(cluster, 20000)
     home = range_of(cluster, 1, fill(0))["shard"]
+    other, third = [g for g in (2, 3, 4) if g != home][:2]
     c = link(cluster)
-    answers = c.ask_all([("RANGE.MOVE", SPACE, fill(0), 3 if home != 3 else 4), ("RANGE.SPLIT", SPACE, fill(5)), ("RANGE.MOVE", SPACE, fill(0), 5), ("SPACE.SET", SPACE, "HASH")])
+    answers = c.ask_all([("RANGE.MOVE", SPACE, fill(0), other), ("RANGE.SPLIT", SPACE, fill(5)), ("RANGE.MOVE", SPACE, fill(0), third), ("SPACE.SET", SPACE, "HASH")])
     assert answers[0] == "OK"
     for a in answers[1:]:
         assert a.code() == "TRYAGAIN" and "(move-range) is under way there" in a, a
-    wait_moved(cluster, fill(0), 3 if home != 3 else 4)
+    wait_moved(cluster, fill(0), other)
     assert c.ask("RANGE.SPLIT", SPACE, fill(5)) == "OK"
     c.close()
 

@@ -433,6 +433,42 @@ static void tell(struct metakit *k, uint32_t group)
     assert_code(metakit_told(k, group, &told), META_DONE);
 }
 
+static struct metaops_plan move_of(struct metakit *k, const char *key, uint32_t to)
+{
+    const struct range_desc *d = users_at(k, key);
+    return (struct metaops_plan){.kind = METAOPS_MOVE_RANGE, .group = d->shard, .other = to, .range = d->id, .generation = d->generation, .space = SLICE("users")};
+}
+
+static void ranges_move_between_the_same_groups_side_by_side(void **unused)
+{
+    struct metakit k;
+    metakit_init(&k, 3, 0, 4, 3, SPACE_BUCKET);
+    make_users(&k);
+    static const char *const cuts[] = {"users/m", "users/t"};
+    for (size_t i = 0; i < 2; i++) {
+        struct metaops_plan cut = split_at(&k, cuts[i], false);
+        assert_code(metakit_begin(&k, &cut), META_DONE);
+        assert_code(metakit_step(&k, k.r.id, METAOPS_PLANNED, METAOPS_DONE, SLICE("")), META_DONE);
+    }
+    struct metaops_plan low = move_of(&k, "users/a", 3), high = move_of(&k, "users/z", 3);
+    assert_code(metakit_begin(&k, &low), META_DONE);
+    uint64_t first = k.r.id;
+    assert_code(metakit_begin(&k, &high), META_DONE);
+    assert_code(metakit_step(&k, first, METAOPS_PLANNED, METAOPS_WALKING, SLICE("")), META_DONE);
+    assert_code(metakit_step(&k, k.groups->ops[1]->id, METAOPS_PLANNED, METAOPS_WALKING, SLICE("")), META_DONE);
+    metagroups_check(k.groups);
+    /* What moves is left alone; what lies between is not. */
+    struct metaops_plan again = move_of(&k, "users/a", 4), cut_moving = split_at(&k, "users/b", false), cut_other = split_at(&k, "users/p", false);
+    assert_code(metakit_begin(&k, &again), META_BUSY);
+    assert_code(metakit_begin(&k, &cut_moving), META_BUSY);
+    assert_code(metakit_begin(&k, &cut_other), META_DONE);
+    struct space_info info;
+    spaces_info(k.groups->map, SLICE("users"), &info);
+    assert_code(metakit_begin(&k, &(struct metaops_plan){.kind = METAOPS_CHANGE_MODE, .space = SLICE("users"), .mode = SPACE_HASH, .generation = info.generation}), META_BUSY);
+    metagroups_check(k.groups);
+    metakit_fini(&k);
+}
+
 static void a_replica_moves_while_keys_walk_but_not_while_its_group_is_merged(void **unused)
 {
     struct metakit k;
@@ -594,6 +630,7 @@ int main(void)
         cmocka_unit_test(a_replica_moves_as_the_group_tells),
         cmocka_unit_test(a_move_of_a_replica_is_taken_back_to_where_it_was),
         cmocka_unit_test(a_walking_boundary_only_goes_forward),
+        cmocka_unit_test(ranges_move_between_the_same_groups_side_by_side),
         cmocka_unit_test(a_replica_moves_while_keys_walk_but_not_while_its_group_is_merged),
         cmocka_unit_test(a_bucket_becomes_a_range_where_it_is_and_keeps_its_descriptor),
         cmocka_unit_test(a_lost_driver_is_replaced_by_one_of_two_that_try),
