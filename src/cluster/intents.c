@@ -6,6 +6,7 @@
 #include "base/keyhash.h"
 #include "base/mem.h"
 #include "cluster/intentcode.h"
+#include "cluster/intentturn.h"
 #include "store/keyindex.h"
 #include "store/store.h"
 
@@ -13,7 +14,6 @@ enum {
     SLOTS_MIN = 16,
     CLOSED_MS = 100,       /* how long new transactions are kept out by one who wants to change all keys, */
     CLOSED_TO_READ_MS = 20, /* or to read them: intents are gone sooner than reservations, and reading all keys is more usual */
-    CLOSED_TO_KEYS_MS = 60, /* how long new transactions on keys are kept out by one that wants a span: until it has asked again */
 };
 
 /* ---- a table of things with a hash, chained */
@@ -112,8 +112,8 @@ struct intents {
     struct span *spans; /* few: they are looked through */
     struct line lines[INTENTS_DECISION + 1];
     uint64_t now_ms;
-    uint64_t closed_ms;         /* new transactions are kept out until then */
-    uint64_t closed_to_keys_ms; /* likewise those that begin with a key */
+    uint64_t closed_ms; /* new transactions are kept out until then */
+    struct intentturn turn;
 };
 
 static struct slice id_of(const struct txn *t) { return slice_of(t->id, t->id_n); }
@@ -287,8 +287,11 @@ static bool is_free(struct intents *n, const struct user *u, uint16_t db, struct
     struct span *p = n->spans;
     for (; k; k = next_lock(k))
         if (is_in_the_way(k, u) && !makes_way(n, k->txn)) return false;
-    for (; (p = span_of_others(n, u, db, key, p)); p = p->next_of_all)
-        if (!makes_way(n, p->txn)) return false;
+    for (; (p = span_of_others(n, u, db, key, p)); p = p->next_of_all) {
+        if (makes_way(n, p->txn)) continue;
+        intentturn_key_waits(&n->turn, n->now_ms, db, key);
+        return false;
+    }
     while ((p = span_of_others(n, u, db, key, n->spans))) remove_txn(n, p->txn);
     for (k = first_lock(n, db, key); k;) {
         bool goes = is_in_the_way(k, u);
@@ -376,16 +379,17 @@ bool intents_can(struct intents *n, struct slice id, uint16_t db, struct slice k
 {
     const struct txn *t = find(n, id);
     CHECK(!t || t->state == INTENTS_RESERVED);
-    return (t || (n->now_ms >= n->closed_ms && n->now_ms >= n->closed_to_keys_ms)) && is_free(n, &(struct user){t, true, use}, db, key);
+    if (!t && (n->now_ms < n->closed_ms || !intentturn_lets_key(&n->turn, n->now_ms, db, key))) return false;
+    return is_free(n, &(struct user){t, true, use}, db, key);
 }
 
 bool intents_can_span(struct intents *n, struct slice id, const struct intentspan *s)
 {
     const struct txn *t = find(n, id);
     CHECK(!t || t->state == INTENTS_RESERVED);
-    if (!t && n->now_ms < n->closed_ms) return false;
+    if (!t && (n->now_ms < n->closed_ms || !intentturn_lets_span(&n->turn, n->now_ms, s))) return false;
     if (is_span_free(n, &(struct user){t, true, INTENTS_READS}, s)) return true;
-    n->closed_to_keys_ms = n->now_ms + CLOSED_TO_KEYS_MS;
+    intentturn_span_waits(&n->turn, n->now_ms, s);
     return false;
 }
 
@@ -549,7 +553,8 @@ static void clear(struct intents *n)
 {
     for (int i = 0; i <= INTENTS_DECISION; i++)
         while (n->lines[i].first) remove_txn(n, n->lines[i].first);
-    n->closed_ms = n->closed_to_keys_ms = 0;
+    n->closed_ms = 0;
+    intentturn_clear(&n->turn);
 }
 
 void intents_begin(struct intents *n, const struct store *s)

@@ -68,7 +68,7 @@ uint64_t intents_token(const struct intents *n, struct slice id); /* 0: it has n
 /* It has the key, reserved or locked. */
 bool intents_has(const struct intents *n, struct slice id, uint16_t db, struct slice key, enum intents_use use);
 
-/* The same for spans, which are read. If it cannot have one, new transactions on keys are kept out for a moment, so that its turn comes. */
+/* The same for spans, which are read. Who waits for a span, and who for a key that others' spans have, take turns (cluster/intentturn.h). */
 bool intents_can_span(struct intents *n, struct slice id, const struct intentspan *s);
 void intents_reserve_span(struct intents *n, struct slice id, uint64_t token, const struct intentspan *s); /* copied */
 bool intents_has_span(const struct intents *n, struct slice id, const struct intentspan *s);

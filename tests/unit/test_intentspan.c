@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "cluster/intentcode.h"
 #include "cluster/intents.h"
+#include "cluster/intentturn.h"
 #include "store/store.h"
 
 enum { IDS = 8, KEYS = 8, SPACES = 2, DBS = 2, HELD_MAX = 64, STEPS = 3000, SEED = 7 };
@@ -24,7 +25,8 @@ struct held {
 
 struct twin {
     enum intents_state state[IDS];
-    uint64_t since[IDS], closed, closed_to_keys;
+    uint64_t since[IDS], closed, keys_turn, spans_turn;
+    struct held key, span; /* whose turns those are */
     struct held held[HELD_MAX];
     int n;
 };
@@ -35,7 +37,7 @@ struct pair {
     struct rng rng;
     uint64_t now;
     struct store *store;
-    uint64_t reserved, refused, taken_from_old, begun, allowed, kept_out, prepared;
+    uint64_t reserved, refused, taken_from_old, begun, allowed, kept_out, prepared, turns;
 };
 
 static void twin_remove(struct twin *t, int id)
@@ -61,12 +63,18 @@ static bool twin_is_free(struct pair *p, const struct held *w)
 {
     struct twin *t = &p->twin;
     bool old[IDS] = {false};
+    bool by_key = false, by_span = false;
     for (int i = 0; i < t->n; i++) {
         const struct held *h = &t->held[i];
         if (!is_in_the_way(t, h, w)) continue;
-        if (t->state[h->id] != INTENTS_RESERVED || p->now - t->since[h->id] < INTENTS_RESERVED_MS) return false;
-        old[h->id] = true;
+        if (t->state[h->id] == INTENTS_RESERVED && p->now - t->since[h->id] >= INTENTS_RESERVED_MS) old[h->id] = true;
+        else *(h->is_span ? &by_span : &by_key) = true;
     }
+    if (by_span && !by_key && !w->is_span && !(p->now < t->spans_turn && meet(&t->span, w))) {
+        t->keys_turn = p->now + INTENTTURN_MS;
+        t->key = *w;
+    }
+    if (by_key || by_span) return false;
     for (int i = 0; i < IDS; i++) {
         if (!old[i]) continue;
         twin_remove(t, i);
@@ -115,9 +123,14 @@ static bool twin_can(struct pair *p, const struct held *w)
 {
     struct twin *t = &p->twin;
     bool is_new = t->state[w->id] == INTENTS_NONE;
-    if (is_new && (p->now < t->closed || (!w->is_span && p->now < t->closed_to_keys))) return false;
+    bool is_others_turn = w->is_span ? p->now < t->keys_turn && meet(&t->key, w) : p->now < t->spans_turn && meet(&t->span, w);
+    p->turns += is_new && is_others_turn;
+    if (is_new && (p->now < t->closed || is_others_turn)) return false;
     if (twin_is_free(p, w)) return true;
-    if (w->is_span) t->closed_to_keys = p->now + 60;
+    if (w->is_span && !is_others_turn) {
+        t->spans_turn = p->now + INTENTTURN_MS;
+        t->span = *w;
+    }
     return false;
 }
 
@@ -199,7 +212,7 @@ static void step_begin(struct pair *p)
 {
     for (int id = 0; id < IDS; id++)
         if (p->twin.state[id] == INTENTS_RESERVED) twin_remove(&p->twin, id);
-    p->twin.closed = p->twin.closed_to_keys = 0;
+    p->twin.closed = p->twin.keys_turn = p->twin.spans_turn = 0;
     intents_begin(p->n, p->store);
     p->begun++;
 }
@@ -233,7 +246,7 @@ static void step(struct pair *p)
     else if (dice < 68) step_prepare(p, id);
     else if (dice < 86) step_remove(p, id);
     else if (dice < 88) step_begin(p);
-    else p->now += rng_below(&p->rng, 400);
+    else p->now += rng_below(&p->rng, rng_below(&p->rng, 2) ? 30 : 800);
     intents_set_time(p->n, p->now);
     compare(p);
 }
@@ -254,10 +267,11 @@ static void spans_are_what_a_list_of_them_says(void **state)
         sums.allowed += p.allowed;
         sums.kept_out += p.kept_out;
         sums.prepared += p.prepared;
+        sums.turns += p.turns;
         intents_free(p.n);
         store_free(p.store);
     }
-    assert_true(sums.reserved > 1000 && sums.refused > 1000 && sums.taken_from_old > 50 && sums.begun > 100 && sums.allowed > 1000 && sums.kept_out > 500 && sums.prepared > 100);
+    assert_true(sums.reserved > 1000 && sums.refused > 1000 && sums.taken_from_old > 50 && sums.begun > 100 && sums.allowed > 1000 && sums.kept_out > 500 && sums.prepared > 100 && sums.turns > 50);
 }
 
 /* ---- one by one */
@@ -272,22 +286,39 @@ static void a_span_is_of_one_space_and_one_database(void **state)
     assert_false(intentspan_has(&s, 1, SLICE("a/z/1"))); /* it is between them, and of another space */
 }
 
-static void who_wants_a_span_has_its_turn_before_new_transactions_on_keys(void **state)
+static void who_wants_a_span_and_who_writes_in_it_take_turns(void **state)
 {
     struct intents *n = intents_new(SEED);
     const struct intentspan s = {0, SLICE("a"), SLICE(""), SLICE("")};
     intents_set_time(n, 1000);
     intents_reserve(n, SLICE("t"), 7, 0, SLICE("a/1"), INTENTS_WRITES);
     assert_false(intents_can_span(n, SLICE("reader"), &s));
-    assert_false(intents_can(n, SLICE("new"), 0, SLICE("b/1"), INTENTS_READS));
-    assert_true(intents_can(n, SLICE("t"), 0, SLICE("a/2"), INTENTS_WRITES));
+    assert_false(intents_can(n, SLICE("new"), 0, SLICE("a/2"), INTENTS_READS));
+    assert_true(intents_can(n, SLICE("new"), 0, SLICE("b/1"), INTENTS_READS)); /* that is in nobody's way */
+    assert_true(intents_can(n, SLICE("t"), 0, SLICE("a/2"), INTENTS_WRITES)); /* who is here already goes on */
     intents_remove(n, SLICE("t"));
     assert_true(intents_can_span(n, SLICE("reader"), &s));
     intents_reserve_span(n, SLICE("reader"), 8, &s);
     intents_set_time(n, 1060);
-    assert_false(intents_can(n, SLICE("new"), 0, SLICE("a/1"), INTENTS_WRITES));
-    assert_true(intents_can(n, SLICE("new"), 0, SLICE("a/1"), INTENTS_READS));
-    assert_true(intents_can(n, SLICE("new"), 0, SLICE("b/1"), INTENTS_WRITES));
+    assert_false(intents_can(n, SLICE("new"), 0, SLICE("a/1"), INTENTS_WRITES)); /* the turn is over, and the writers' begins */
+    assert_false(intents_can_span(n, SLICE("another"), &s));
+    intents_remove(n, SLICE("reader"));
+    assert_false(intents_can_span(n, SLICE("another"), &s));
+    assert_true(intents_can(n, SLICE("new"), 0, SLICE("a/1"), INTENTS_WRITES));
+    intents_set_time(n, 1120);
+    assert_true(intents_can_span(n, SLICE("another"), &s));
+    intents_free(n);
+}
+
+static void who_just_writes_has_a_turn_too(void **state)
+{
+    struct intents *n = intents_new(SEED);
+    const struct intentspan s = {0, SLICE("a"), SLICE(""), SLICE("")};
+    intents_set_time(n, 1000);
+    intents_reserve_span(n, SLICE("reader"), 8, &s);
+    assert_true(intents_can_span(n, SLICE("another"), &s));
+    assert_false(intents_allows(n, 0, SLICE("a/1"), INTENTS_WRITES));
+    assert_false(intents_can_span(n, SLICE("another"), &s));
     intents_free(n);
 }
 
@@ -312,7 +343,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spans_are_what_a_list_of_them_says),
         cmocka_unit_test(a_span_is_of_one_space_and_one_database),
-        cmocka_unit_test(who_wants_a_span_has_its_turn_before_new_transactions_on_keys),
+        cmocka_unit_test(who_wants_a_span_and_who_writes_in_it_take_turns),
+        cmocka_unit_test(who_just_writes_has_a_turn_too),
         cmocka_unit_test(a_span_reads_back_as_it_was_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
