@@ -281,7 +281,7 @@ static int open_raft(struct node *n, struct buf *error)
         .files = o->files,
         .writes = o->writes,
         .links = {.node = n->who.id, .incarnation = n->who.incarnation, .address = o->advertise ? o->advertise : o->listen, .log = o->log},
-        .raft = {.election_ms = o->election_ms, .heartbeat_ms = o->heartbeat_ms},
+        .raft = {.election_ms = o->election_ms, .heartbeat_ms = o->heartbeat_ms, .prompt_groups = META_FIRST_DATA_GROUP}, /* who has an old map asks in vain */
         .log = {.segment_bytes = o->segment_bytes},
         .snapshot_bytes = o->snapshot_bytes,
     };

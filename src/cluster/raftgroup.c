@@ -321,6 +321,7 @@ static void begin_reign(struct raftgroup *g)
 {
     g->reign = raft_current_term(&g->raft);
     g->inflight_bytes = 0;
+    g->announced = 0;
     g->reads.n_acks = 0;
     uint64_t last = raft_last_index(&g->raft);
     if (raftlog_term(g->node->log, g->id, last) != g->reign) { /* R3 */

@@ -368,6 +368,18 @@ static void tell_gone(struct raftnode *n)
     n->drop_batch = 0;
 }
 
+/* The engine tells what is committed with entries and heartbeats: one of those is due now. */
+static void announce(struct raftgroup *g)
+{
+    struct raftnode *n = g->node;
+    uint64_t commit = raft_commit_index(&g->raft);
+    if (g->id >= n->options.prompt_groups || !g->reign || g->broken || commit <= g->announced) return;
+    g->announced = commit;
+    raft_set_heartbeat_timeout(&g->raft, 0);
+    raftgroup_timeout(g);
+    raft_set_heartbeat_timeout(&g->raft, n->options.heartbeat_ms);
+}
+
 void raftnode_flush(struct raftnode *n)
 {
     tell_strangers(n);
@@ -387,6 +399,7 @@ void raftnode_flush(struct raftnode *n)
             continue;
         }
         raftgroup_submit_queue(g);
+        announce(g);
         raftread_ask(g);
     }
     raftread_send(n);

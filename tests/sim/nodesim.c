@@ -324,7 +324,7 @@ static bool open_raft(struct nodesim_node *n)
     if (!n->log) world_after(w, n->id, 300 * WORLD_MS, NODESIM_BEGIN, 0); /* a new one, on a full disk: it is tried again */
     buf_fini(&error);
     if (!n->log) return false;
-    struct raftnode_options o = {.id = n->id, .seed = rng_u64(rng), .now = n->clock, .reserve_bytes = 4096, .install_ms = 3000};
+    struct raftnode_options o = {.id = n->id, .seed = rng_u64(rng), .now = n->clock, .reserve_bytes = 4096, .install_ms = 3000, .prompt_groups = META_FIRST_DATA_GROUP};
     struct raftnode_out out = nodesim_upcalls;
     out.ctx = n;
     n->raft = raftnode_new(&o, n->log, &out);

@@ -413,7 +413,7 @@ static void *start(void *ctx, struct world *w, uint32_t node)
         mem_free(p);
         return NULL;
     }
-    struct raftnode_options o = {.id = node, .seed = rng_u64(rng), .now = world_clock(w, node), .reserve_bytes = 4096, .install_ms = 3000, .inflight_entries = 256, .inflight_bytes = 256 * 1024};
+    struct raftnode_options o = {.id = node, .seed = rng_u64(rng), .now = world_clock(w, node), .reserve_bytes = 4096, .install_ms = 3000, .inflight_entries = 256, .inflight_bytes = 256 * 1024, .prompt_groups = 2};
     struct raftnode_out out = upcalls;
     out.ctx = p;
     p->raft = raftnode_new(&o, p->log, &out);

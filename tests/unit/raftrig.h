@@ -45,6 +45,7 @@ struct rig {
     uint64_t now;
     uint64_t segment_bytes, inflight_bytes;
     struct rig_node n[RIG_NODES + 1];
+    uint32_t prompt_groups; /* of nodes that start from now on */
 };
 
 static void rig_on_send(void *ctx, uint64_t peer, struct slice frames)
@@ -145,7 +146,7 @@ static bool rig_start(struct rig *r, uint64_t id)
     n->log = raftlog_open(file_sim_ops(n->disk), "/n/log", &lo, &error);
     buf_fini(&error);
     if (!n->log) return false;
-    struct raftnode_options o = {.id = id, .seed = 7 * id, .now = r->now, .reserve_bytes = 4096, .inflight_bytes = r->inflight_bytes};
+    struct raftnode_options o = {.id = id, .seed = 7 * id, .now = r->now, .reserve_bytes = 4096, .inflight_bytes = r->inflight_bytes, .prompt_groups = r->prompt_groups};
     struct raftnode_out out = {n, rig_on_send, rig_on_committed, rig_on_role, rig_on_truncated, rig_on_members, rig_on_read_ok, rig_on_read_failed, rig_on_changed, rig_on_describe,
                                rig_on_install, rig_on_marked, rig_on_stranger, rig_on_broken, rig_on_gone};
     n->raft = raftnode_new(&o, n->log, &out);

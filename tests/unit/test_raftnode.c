@@ -298,6 +298,31 @@ static void heartbeats_of_all_groups_leave_in_one_piece(void **state)
     rig_free(r);
 }
 
+/* No time passes: group 0 is prompt, and group 1 waits for a heartbeat. */
+static void what_is_committed_in_a_prompt_group_is_heard_of_without_a_heartbeat(void **state)
+{
+    struct rig *r = rig_new(3);
+    r->prompt_groups = 1;
+    for (uint64_t id = 1; id <= 3; id++) {
+        rig_stop(r, id);
+        assert_true(rig_start(r, id));
+    }
+    struct rig_node *leaders[2];
+    for (uint32_t g = 0; g < 2; g++) rig_create(r, g, 3);
+    for (uint32_t g = 0; g < 2; g++) leaders[g] = new_leader(r, g);
+    for (int i = 0; i < 5; i++) {
+        for (uint32_t g = 0; g < 2; g++) rig_submit(leaders[g], g, "word");
+        rig_settle(r);
+        for (uint64_t id = 1; id <= 3; id++) assert_int_equal(r->n[id].g[0].handed, leaders[0]->g[0].handed);
+        for (uint64_t id = 1; id <= 3; id++) assert_true(id == leaders[1]->id || r->n[id].g[1].handed < leaders[1]->g[1].handed);
+        rig_run(r, 200);
+    }
+    uint32_t before = leaders[0]->frames[WIRE_APPEND];
+    rig_settle(r); /* there is nothing new to tell */
+    assert_int_equal(leaders[0]->frames[WIRE_APPEND], before);
+    rig_free(r);
+}
+
 static void what_a_leader_submitted_in_vain_is_told_and_the_rest_handed_again(void **state)
 {
     struct rig *r = rig_new(3);
@@ -642,6 +667,7 @@ int main(void)
         cmocka_unit_test(a_read_without_a_majority_is_not_confirmed_and_fails_with_the_role),
         cmocka_unit_test(a_read_outlives_a_lost_probe),
         cmocka_unit_test(heartbeats_of_all_groups_leave_in_one_piece),
+        cmocka_unit_test(what_is_committed_in_a_prompt_group_is_heard_of_without_a_heartbeat),
         cmocka_unit_test(what_a_leader_submitted_in_vain_is_told_and_the_rest_handed_again),
         cmocka_unit_test(leadership_is_handed_over_within_a_round_trip),
         cmocka_unit_test(a_newcomer_is_filled_by_a_snapshot_and_promoted),
