@@ -84,11 +84,3 @@ bool txnargs_all_of_run(struct txnargs a, const struct command_table *t, txnargs
     }
     return true;
 }
-
-bool txnargs_all(struct txnargs a, uint16_t db, txnargs_key_fn *one, void *ctx)
-{
-    struct slice key;
-    while (txnargs_take(&a, &key))
-        if (!one(ctx, NULL, db, key)) return false;
-    return true;
-}

@@ -39,4 +39,3 @@ bool txnargs_take_part(struct txnargs *a, const struct command_table *t, struct 
 typedef bool txnargs_key_fn(void *ctx, const struct command *c, uint16_t db, struct slice key);
 bool txnargs_all_of_command(const struct command *c, const struct slice *argv, uint32_t argc, uint16_t db, txnargs_key_fn *one, void *ctx);
 bool txnargs_all_of_run(struct txnargs a, const struct command_table *t, txnargs_key_fn *one, void *ctx); /* checks and commands; up to what makes no sense */
-bool txnargs_all(struct txnargs a, uint16_t db, txnargs_key_fn *one, void *ctx);                          /* every argument is one */

@@ -148,26 +148,12 @@ static struct slice digest_of(struct call *c, uint16_t db, struct slice key, cha
     return txncmd_digest(at.e, out);
 }
 
-static bool are_all_here(const struct call *c, struct txnargs keys)
-{
-    struct slice key;
-    while (txnargs_take(&keys, &key))
-        if (!is_here(c, key)) return false;
-    return true;
-}
-
 static void cmd_digest(struct exec *x)
 {
     struct call c;
-    struct slice key;
     char digest[TXNCMD_DIGEST_BYTES];
     begin(x, false, &c);
-    if (!are_all_here(&c, c.args)) {
-        answer_moved(x);
-        return;
-    }
-    reply_array(&x->out, c.args.argc - c.args.at);
-    while (txnargs_take(&c.args, &key)) reply_bulk(&x->out, digest_of(&c, x->db, key, digest));
+    reply_bulk(&x->out, digest_of(&c, x->db, x->argv[1], digest));
 }
 
 /* ---- txn.run */
@@ -571,7 +557,6 @@ bool txncmd_all_keys(const struct command_table *t, const struct command *c, con
 {
     struct txnargs a = {argv, argc, 1};
     if (c->fn == cmd_run) return txnargs_all_of_run(a, t, one, ctx);
-    if (c->fn == cmd_digest) return txnargs_all(a, db, one, ctx);
     if (!c->inner_at) return txnargs_all_of_command(c, argv, argc, db, one, ctx);
     const struct command *inner = command_inner(t, c, argv, argc);
     return !inner || txnargs_all_of_command(inner, argv + c->inner_at, argc - (uint32_t)c->inner_at, db, one, ctx);
@@ -600,7 +585,7 @@ bool txncmd_admits(struct intents *n, const struct command_table *t, const struc
 #define WRITE (CMD_OF_GROUP | CMD_WRITE)
 
 static const struct command rows[] = {
-    {.name = "txn.digest", .fn = cmd_digest, .arity = -2, .flags = READ, OF_GROUP, .summary = "Digests of keys, for WATCH.", .args = "key [key ...]"},
+    {.name = "txn.digest", .fn = cmd_digest, .arity = 2, .flags = CMD_OF_NODES | CMD_READONLY, .first_key = 1, .last_key = 1, .key_step = 1, OF_GROUP, .summary = "The digest of a key, for WATCH.", .args = "key"},
     {.name = "txn.run", .fn = cmd_run, .arity = -3, .flags = WRITE, OF_GROUP, .summary = "A transaction within the group.", .args = "nchecks [db key digest ...] ncommands [db argc arg ...]"},
     {.name = "txn.fetch", .fn = cmd_fetch, .arity = -6, .flags = READ, OF_GROUP, .summary = "Reserves keys, and gives their entries.", .args = "id nkeys db use key [db use key ...]"},
     {.name = "txn.done", .fn = cmd_done, .arity = 3, .flags = READ, OF_GROUP, .summary = "Gives reservations back that were held to this moment.", .args = "id token"},

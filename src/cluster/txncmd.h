@@ -5,7 +5,7 @@
  *   TOKEN  of the reservations that a fetch made: opaque, given back as it came. It is good as long as all of them are held without a break. Another fetch of the same name, a late copy of a message perhaps, cannot renew what was lost.
  *   OPS    what the transaction writes in this group: ops as log/opcode writes them, each behind its length (txncmd_add_op). Of keys that were fetched for writing, and of no others
  *
- *   txn.digest key ...                                a read: an array of digests of the keys' values and times of expiry, 16 bytes each; of no key: empty. -TXNMOVED, as of a fetch
+ *   txn.digest key                                    a read: the digest of the key's value and its time of expiry, 16 bytes; of no key: empty. It names no group: it goes to where the key is, as any command
  *   txn.run NCHECKS (db key digest)* NCOMMANDS (db argc arg*)*
  *                                                     a write: EXEC within one group. If a digest is another now: a null array, and nothing is done; else the array of replies. One that may not run so: -ERR, and nothing is done; likewise -TXNMOVED
  *   txn.fetch ID NKEYS (db use key)*                  a read: reserves all of the keys, or none; again: what is held stays, with its token. An array: TOKEN, then for each key its entry as dump/dumpfile writes it, or null.
@@ -44,7 +44,7 @@ extern const struct command_family txncmd_family;
 /* Whether a request of the group may run now: no lock of a transaction (there are some) is in the way of what it does to its keys. These commands, too, may have to wait: run and digest, as others do. */
 bool txncmd_admits(struct intents *n, const struct command_table *t, const struct command *c, const struct slice *argv, uint32_t argc, uint16_t db);
 
-/* Whether `one` says true of every key that a request names: its own, those of a command within it, also within txn.run, and those of txn.digest. Not those of txn.fetch, which answers for itself. */
+/* Whether `one` says true of every key that a request names: its own, or those of a command within it, also within txn.run. Not those of txn.fetch, which answers for itself. */
 bool txncmd_all_keys(const struct command_table *t, const struct command *c, const struct slice *argv, uint32_t argc, uint16_t db, txnargs_key_fn *one, void *ctx);
 
 void txncmd_add_op(struct buf *ops, struct slice op);

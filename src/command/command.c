@@ -56,11 +56,12 @@ static inline bool name_is(const char *p, size_t n, const char *name)
 }
 
 static bool is_of_group(const struct command *c) { return c->flags & CMD_OF_GROUP; }
+static bool is_hidden(const struct command *c) { return c->flags & (CMD_OF_GROUP | CMD_OF_NODES); } /* from clients */
 
 static int by_name(const void *a, const void *b)
 {
     const struct command *l = a, *r = b;
-    return is_of_group(l) != is_of_group(r) ? is_of_group(l) - is_of_group(r) : strcmp(l->name, r->name);
+    return is_hidden(l) != is_hidden(r) ? is_hidden(l) - is_hidden(r) : strcmp(l->name, r->name);
 }
 
 static void join_families(struct command_table *t, const struct command_family *families, size_t n)
@@ -77,7 +78,7 @@ static void join_families(struct command_table *t, const struct command_family *
         CHECK(i == 0 || strcmp(t->rows[i - 1].name, t->rows[i].name) != 0);
         CHECK(strlen(t->rows[i].name) < NAME_MAX_BYTES);
         CHECK(!is_of_group(&t->rows[i]) || (t->rows[i].class == CLASS_KEYED && !t->rows[i].first_key && !t->rows[i].keys));
-        t->n_open += !is_of_group(&t->rows[i]);
+        t->n_open += !is_hidden(&t->rows[i]);
         t->name_len[i] = (uint8_t)strlen(t->rows[i].name);
     }
 }
@@ -172,7 +173,7 @@ const struct command *command_find_any(const struct command_table *t, struct sli
 const struct command *command_find(const struct command_table *t, struct slice name)
 {
     const struct command *c = command_find_any(t, name);
-    return likely(c && !is_of_group(c)) ? c : NULL;
+    return likely(c && !is_hidden(c)) ? c : NULL;
 }
 
 size_t command_count(const struct command_table *t) { return t->n_open; }

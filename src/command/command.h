@@ -39,6 +39,7 @@ enum command_flag {
     CMD_OF_GROUP = 1 << 18,     /* a Raft group's own: nodes send it to each other, to a group that they name (server/relay_call.h); no client may. CLASS_KEYED without keys; x->shard is the group's seat */
     CMD_ALL_KEYS = 1 << 19,     /* of these: it is about all keys of the group */
     CMD_OF_LOCKS = 1 << 20,     /* CLASS_SPACE: it is about the locks on the part that it names, not about its keys */
+    CMD_OF_NODES = 1 << 21,     /* nodes send it to each other, no client may; but it goes to where its keys are, as any */
 };
 
 struct command;

@@ -399,7 +399,7 @@ static void cmd_list(struct exec *x)
     size_t mark = reply_open(&x->out), n = 0;
     for (size_t i = 0; i < command_places(t); i++) {
         const char *name = command_place_name(t, i);
-        if (command_of_place(t, i)->flags & CMD_OF_GROUP) continue;
+        if (command_of_place(t, i)->flags & (CMD_OF_GROUP | CMD_OF_NODES)) continue;
         if (filter && !filter(command_of_place(t, i), name, x->argv[4])) continue;
         reply_bulk_str(&x->out, name);
         n++;

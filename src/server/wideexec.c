@@ -1,10 +1,7 @@
 #include "server/wideexec.h"
 
-#include "base/check.h"
-#include "base/keyhash.h"
 #include "base/mem.h"
 #include "base/num.h"
-#include "cluster/meta.h"
 #include "cluster/txncmd.h"
 #include "resp/answer.h"
 #include "server/front.h"
@@ -29,8 +26,6 @@ struct watching { /* a WATCH under way */
     struct conn *conn;
     const struct slice *argv; /* of the connection's batch, which stays until it is back */
     uint32_t argc;
-    uint32_t *groups; /* of each argument */
-    uint64_t version; /* of the map that they were found with */
 };
 
 void wideexec_unwatch(struct conn *c)
@@ -60,79 +55,37 @@ static void watch(struct conn *c, struct slice key, struct slice digest)
     c->digests = d;
 }
 
-/* The digests of the keys that are in the group of the argument `first`, in their order. */
-static bool take_digests(struct watching *w, uint32_t first, struct slice in)
+static bool take_digest(struct watching *w, uint32_t i, struct slice reply)
 {
     struct answer a;
-    uint32_t n;
-    if (!answer_array(&in, &n)) return false;
-    for (uint32_t i = first; i < w->argc; i++) {
-        if (w->groups[i] != w->groups[first]) continue;
-        if (n-- == 0 || !answer_next(&in, &a) || a.type != '$' || a.text.n > TXNCMD_DIGEST_BYTES) return false;
-        watch(w->conn, w->argv[i], a.text);
-    }
-    return n == 0;
-}
-
-static bool is_first_of_group(const struct watching *w, uint32_t i)
-{
-    for (uint32_t k = 1; k < i; k++)
-        if (w->groups[k] == w->groups[i]) return false;
+    if (!answer_next(&reply, &a) || a.type != '$' || a.text.n > TXNCMD_DIGEST_BYTES) return false;
+    watch(w->conn, w->argv[i + 1], a.text);
     return true;
 }
 
-/* All groups' digests are taken, or none. */
+/* All digests are taken, or none. */
 static void take_answers(struct watching *w, const struct call *c, struct reply *out)
 {
     struct slice reply;
-    uint32_t k = 0;
     for (uint32_t i = 0; i < call_size(c); i++) {
         call_fate(c, i, &reply);
         if (reply.n && reply.p[0] != '-') continue;
-        if (answer_is_error(reply, "TXNMOVED")) reply_error(out, "TRYAGAIN a key is on its way to another shard: nothing was done");
-        else buf_add_slice(out->out, reply);
+        buf_add_slice(out->out, reply);
         return;
     }
-    for (uint32_t i = 1; i < w->argc; i++) {
-        if (!is_first_of_group(w, i)) continue;
-        call_fate(c, k++, &reply);
-        if (take_digests(w, i, reply)) continue;
+    for (uint32_t i = 0; i < call_size(c); i++) {
+        call_fate(c, i, &reply);
+        if (take_digest(w, i, reply)) continue;
         reply_error(out, "ERR a group's answer makes no sense");
         return;
     }
     reply_ok(out);
 }
 
-static void ask_for_digests(struct watching *w);
-
-static bool is_any_moved(const struct call *c)
-{
-    struct slice reply;
-    for (uint32_t i = 0; i < call_size(c); i++)
-        if (call_fate(c, i, &reply) == CALL_ANSWERED && answer_is_error(reply, "TXNMOVED")) return true;
-    return false;
-}
-
-/* Where the keys are now. False: that is not known, or no better than before. */
-static bool find_groups(struct watching *w)
-{
-    const struct route *r = &w->conn->front->worker.engine->route;
-    const struct space_map *m = route_map(r);
-    if (!m || m->version == w->version) return false;
-    w->version = m->version;
-    for (uint32_t i = 1; i < w->argc; i++) w->groups[i] = spaces_shard(m, w->argv[i], keyhash(w->argv[i], r->seed));
-    return true;
-}
-
 static void watched(void *ctx, struct call *c)
 {
     struct watching *w = ctx;
     struct front *f = w->conn->front;
-    if (is_any_moved(c) && find_groups(w)) {
-        call_free(c);
-        ask_for_digests(w);
-        return;
-    }
     struct buf answer = {0};
     struct reply out = {.out = &answer, .resp = w->conn->resp};
     take_answers(w, c, &out);
@@ -140,45 +93,24 @@ static void watched(void *ctx, struct call *c)
     call_free(c);
     conn_errand_done(w->conn, buf_slice(&answer));
     buf_fini(&answer);
-    mem_free(w->groups);
     mem_free(w);
-}
-
-static void ask_for_digests(struct watching *w)
-{
-    struct front *f = w->conn->front;
-    struct slice *argv = mem_alloc(w->argc * sizeof *argv);
-    const struct command *cmd = command_find_any(f->worker.engine->commands, SLICE("txn.digest"));
-    struct call *c = call_new(f, w->conn->db, 2, watched, w);
-    argv[0] = slice_str(cmd->name);
-    for (uint32_t i = 1; i < w->argc; i++) {
-        uint32_t n = 1;
-        if (!is_first_of_group(w, i)) continue;
-        for (uint32_t k = i; k < w->argc; k++)
-            if (w->groups[k] == w->groups[i]) argv[n++] = w->argv[k];
-        call_add(c, w->groups[i], cmd, argv, n);
-    }
-    mem_free(argv);
-    w->conn->errand = true;
-    call_send(c, relay_timeout_ms(f->server->relay));
 }
 
 static void watch_command(struct exec *x)
 {
     struct conn *c = conn_of(x);
+    struct front *f = c->front;
     if (c->in_multi) {
         reply_error(&x->out, "ERR WATCH inside MULTI is not allowed");
         return;
     }
-    struct watching *w = mem_zalloc(sizeof *w);
-    *w = (struct watching){.conn = c, .argv = x->argv, .argc = x->argc, .groups = mem_alloc(x->argc * sizeof *w->groups)};
-    if (find_groups(w)) {
-        ask_for_digests(w);
-        return;
-    }
-    reply_error(&x->out, "CLUSTERDOWN this node does not know the cluster's map yet: nothing was done");
-    mem_free(w->groups);
-    mem_free(w);
+    struct watching *w = mem_alloc(sizeof *w);
+    *w = (struct watching){.conn = c, .argv = x->argv, .argc = x->argc};
+    const struct command *cmd = command_find_any(f->worker.engine->commands, SLICE("txn.digest"));
+    struct call *call = call_new(f, c->db, 2, watched, w);
+    for (uint32_t i = 1; i < x->argc; i++) call_add(call, 0, cmd, (const struct slice[]){x->argv[0], x->argv[i]}, 2); /* to the group of the key */
+    c->errand = true;
+    call_send(call, relay_timeout_ms(f->server->relay));
 }
 
 /* ---- EXEC */

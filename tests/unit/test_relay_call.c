@@ -245,7 +245,7 @@ static void what_is_under_way_when_the_server_ends_is_freed(void **state)
 
 /* ---- groups' own commands */
 
-static void a_groups_own_command_is_unknown_to_clients(void **state)
+static void commands_of_groups_and_nodes_are_unknown_to_clients(void **state)
 {
     struct command_table *t = server_commands();
     size_t own = 0;
@@ -253,7 +253,7 @@ static void a_groups_own_command_is_unknown_to_clients(void **state)
         const struct command *c = command_at(t, i);
         bool open = i < command_count(t);
         own += !open;
-        assert_int_equal(open, !(c->flags & CMD_OF_GROUP));
+        assert_int_equal(open, !(c->flags & (CMD_OF_GROUP | CMD_OF_NODES)));
         assert_ptr_equal(command_find_any(t, slice_str(c->name)), c);
         assert_ptr_equal(command_find(t, slice_str(c->name)), open ? c : NULL);
     }
@@ -309,7 +309,7 @@ int main(void)
         cmocka_unit_test(the_group_that_was_named_stays_when_the_map_changes),
         cmocka_unit_test(a_call_may_send_the_next_one_when_it_is_over),
         cmocka_unit_test(what_is_under_way_when_the_server_ends_is_freed),
-        cmocka_unit_test(a_groups_own_command_is_unknown_to_clients),
+        cmocka_unit_test(commands_of_groups_and_nodes_are_unknown_to_clients),
         cmocka_unit_test(another_node_may_name_any_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
