@@ -9,6 +9,7 @@
 #include "cluster/intents.h"
 #include "cluster/txnargs.h"
 #include "dump/dumpfile.h"
+#include "route/spacelock.h"
 #include "shard/engine.h"
 #include "shard/seating.h"
 #include "shard/topology.h"
@@ -106,6 +107,8 @@ static void end_call(struct call *c)
     buf_fini(&c->op_bytes);
     mem_free(c->op_pieces);
 }
+
+static struct intents *intents_of(const struct call *c) { return c->engine->seating->intents(c->engine->seating->ctx, &c->engine->shards[c->x->shard]); }
 
 /* ---- what the group is in it */
 
@@ -349,13 +352,11 @@ static bool are_some_leaving(void *ctx, const struct intentspan *span) { return 
 /* Nobody has anything against it that keys of the slice are given out now. */
 static bool may_freeze(const struct call *c, const struct carryslice *s)
 {
-    const struct seating *seating = c->engine->seating;
-    struct intents *intents = seating->intents(seating->ctx, &c->engine->shards[c->x->shard]);
     const struct intents_leaving leaving = {(void *)s, is_leaving, are_some_leaving};
     if (is_target(c) && holding_bound_cmp(c->op.low, c->op.high) < 0) return reply_error(&c->x->out, "ERR what was given out before has not been taken here"), false;
     if (carryslice_leaving_bytes(s) > CARRYCMD_SLICE_BYTES) return reply_error(&c->x->out, "CARRYLARGE a value is too large to be carried"), false;
     if (holding_is_paused(c->holding, (uint64_t)c->store->now_ms)) return reply_error(&c->x->out, "CARRYBUSY a command over all keys waits"), false;
-    if (intents_make_way(intents, &leaving)) return true;
+    if (intents_make_way(intents_of(c), &leaving)) return true;
     return reply_error(&c->x->out, "CARRYBUSY a transaction has keys of the slice"), false;
 }
 
@@ -367,7 +368,7 @@ static void freeze(struct call *c, struct holding_bound bound)
     drop_given_out(c, true);
     c->op.high = bound;
     save(c);
-    c->x->ops += carrylocks_give(&locks, &s, &c->op);
+    c->x->ops += carrylocks_give(&locks, &s, c->holding, &c->op);
     carryslice_tell_interested(&s);
     reply_given_out(c, &s, buf_slice(&locks));
     buf_fini(&locks);
@@ -414,7 +415,8 @@ static bool is_welcome(const struct carryslice *s, const struct dumpfile_entry *
     return e->db < STORE_DBS && e->expiry_ms >= 0 && carryslice_has(s, e->key) && holding_side_group(s->plan, &s->plan->new_side, s->map, e->key) == s->group && image_valid(e->image);
 }
 
-static bool are_parts(const struct carryslice *s, struct txnargs a)
+/* changes_locks: whether taking them does. */
+static bool are_parts(const struct carryslice *s, struct txnargs a, bool *changes_locks)
 {
     struct dumpfile_entry e;
     struct slice locks;
@@ -425,6 +427,7 @@ static bool are_parts(const struct carryslice *s, struct txnargs a)
         for (uint32_t k = 0; k < n; k++)
             if (!take_entry(&a, &e) || !is_welcome(s, &e)) return false;
         if (!txnargs_take(&a, &locks) || !carrylocks_are_good(locks, s->plan->space)) return false;
+        *changes_locks |= carrylocks_change_any(s, locks);
     }
     return txnargs_is_at_end(&a);
 }
@@ -458,7 +461,7 @@ static void take(struct call *c, struct holding_bound bound)
 {
     struct exec *x = c->x;
     struct carryslice s = slice_from(c, c->op.low, bound);
-    bool source = is_source(c);
+    bool source = is_source(c), changes_locks = false;
     if (!is_target(c)) {
         reply_error(&x->out, "ERR this group gets none of the keys");
     } else if (holding_bound_cmp(bound, c->op.low) <= 0) {
@@ -466,8 +469,10 @@ static void take(struct call *c, struct holding_bound bound)
         reply_ok(&x->out);
     } else if (source && holding_bound_cmp(c->op.high, bound) < 0) {
         reply_error(&x->out, "ERR this group has not given out its own keys of the slice");
-    } else if (!are_parts(&s, c->args)) {
+    } else if (!are_parts(&s, c->args, &changes_locks)) {
         answer_senseless(x);
+    } else if (changes_locks && !intents_make_way_at(intents_of(c), STORE_SYSTEM_DB, spacelock_counter)) {
+        reply_error(&x->out, "CARRYBUSY a transaction changes locks");
     } else {
         put_parts(c, &s);
         c->op.low = bound;
@@ -547,18 +552,6 @@ static void cmd_end(struct exec *x)
     end_call(&c);
 }
 
-/* ---- carry.list */
-
-static void cmd_list(struct exec *x)
-{
-    struct call c;
-    if (begin_call(x, &c)) {
-        reply_array(&x->out, holding_count(c.holding));
-        for (uint32_t i = 0; i < holding_count(c.holding); i++) reply_int(&x->out, (int64_t)holding_at(c.holding, i)->plan.op);
-    }
-    end_call(&c);
-}
-
 /* ---- */
 
 #define OF_GROUP .class = CLASS_KEYED, .group = "cluster", .since = "0.1.0"
@@ -572,7 +565,6 @@ static const struct command rows[] = {
     {.name = "carry.take", .fn = cmd_take, .arity = -5, .flags = WRITE, OF_GROUP, .summary = "Takes a slice of keys.", .args = "op term bound nparts [nentries [entry ...] locks ...]"},
     {.name = "carry.drop", .fn = cmd_drop, .arity = 4, .flags = WRITE, OF_GROUP, .summary = "Drops what has arrived elsewhere.", .args = "op term bound"},
     {.name = "carry.end", .fn = cmd_end, .arity = 4, .flags = WRITE, OF_GROUP, .summary = "An operation that carries keys is over.", .args = "op term version"},
-    {.name = "carry.list", .fn = cmd_list, .arity = 1, .flags = READ, OF_GROUP, .summary = "The operations that this group has a part in.", .args = ""},
 };
 
 const struct command_family carrycmd_family = COMMAND_FAMILY(rows);

@@ -9,17 +9,16 @@
  *
  *   carry.begin OP TERM VERSION PLAN      a write: this group has a part in it (holding_plan_encode), which was under way at this version. An array: low, gone, high as BOUNDs. Of an operation that it has: the higher TERM is noted,
  *                                         and where it stands is told. Of one that it has not, with a VERSION below own/map: -CARRYLATE: a late copy perhaps, of an operation that has ended; who knows better says it with a newer map
- *                                         -CARRYBUSY: another operation on some of these keys has not ended here. It is over, or this one were not: it must be told so (carry.list)
+ *                                         -CARRYBUSY: another operation on some of these keys has not ended here
  *   carry.measure OP KEYS BYTES           a read: a BOUND: where a slice from high on would end that has at most so many of this group's keys and about so many bytes, at least one key. "+": all that is left.
  *                                         -CARRYBUSY: the key space is not in order yet. -CARRYLARGE: the next key's value is too large to be carried
  *   carry.freeze OP TERM BOUND            a write: drops what was given out before and is another group's by the new side, and gives out what is below BOUND. high = BOUND. An array: for each target group but this one
  *                                         an array of three: group, (ENTRY*), LOCKS, also if that has nothing. With BOUND = high: the same again
  *                                         -CARRYBUSY: intents on keys of the slice, or a command over all keys that waits: nothing happened. -CARRYLARGE: nor then; a value has grown since it was measured. With BOUND < high, a late copy: -CARRYOLD
  *   carry.take OP TERM BOUND NPARTS (NENTRIES ENTRY* LOCKS)*
- *                                         a write: entries and locks, a part for each source, are put in place, low = BOUND. With BOUND <= low: nothing is left to do. +OK
+ *                                         a write: entries and locks, a part for each source, are put in place, low = BOUND. With BOUND <= low: nothing is left to do. +OK. -CARRYBUSY: a transaction is about to change locks: nothing happened
  *   carry.drop OP TERM BOUND              a write: what is below BOUND has arrived everywhere: if high is BOUND, what was given out is dropped, and gone = high; else nothing is. +OK
  *   carry.end OP TERM VERSION             a write: drops what is left over and the record; own/map becomes VERSION if it was lower. +OK, also of an operation that the group does not have: then a begin that comes late is refused
- *   carry.list                            a read: the numbers of the operations that the group has, ascending
  *
  * -CARRYNONE: the group has no such operation (and it was no begin and no end). -CARRYBUSY, of any of them: the map that the leader's node has is older than own/map.
  *

@@ -64,11 +64,14 @@ static struct holding_bound end_of(const struct spacelock *l) { return (struct h
 static struct holding_bound lower(struct holding_bound a, struct holding_bound b) { return holding_bound_cmp(a, b) < 0 ? a : b; }
 static struct holding_bound higher(struct holding_bound a, struct holding_bound b) { return holding_bound_cmp(a, b) < 0 ? b : a; }
 
-/* A part of the lock that lies in [from, upto) is the group's by that side. */
-static bool side_has(const struct carryslice *s, const struct holding_side *side, const struct spacelock *l, struct holding_bound from, struct holding_bound upto)
+/* A part of the lock that lies in [from, upto) is the group's by that side of a plan. */
+static bool side_has(const struct carryslice *s, const struct holding_plan *p, const struct holding_side *side, const struct spacelock *l, struct holding_bound from, struct holding_bound upto)
 {
-    return carryslice_side_has(s->plan, side, s->map, s->group, higher(from, start_of(l)), lower(upto, end_of(l)));
+    return carryslice_side_has(p, side, s->map, s->group, higher(from, start_of(l)), lower(upto, end_of(l)));
 }
+
+/* This group has a part of it that is given out with the slice. */
+static bool is_given(const struct carryslice *s, const struct spacelock *l) { return side_has(s, s->plan, &s->plan->old_side, l, s->from, s->upto); }
 
 static bool is_elsewhere(void *ctx, const struct space_piece *piece)
 {
@@ -76,25 +79,45 @@ static bool is_elsewhere(void *ctx, const struct space_piece *piece)
     return !piece->hashed && piece->shard != s->group;
 }
 
-/* The map gives this group something of the keys [start, end) that the plan is not about. */
-static bool map_has(const struct carryslice *s, struct slice start, struct slice end)
+/* The map gives this group something of [from, upto). */
+static bool map_has(const struct carryslice *s, struct holding_bound from, struct holding_bound upto)
 {
-    if (end.n && slice_cmp(start, end) >= 0) return false;
-    return !spaces_overlap(s->map, s->plan->space, start, end, is_elsewhere, (void *)s);
+    return holding_bound_cmp(from, upto) < 0 && !spaces_overlap(s->map, s->plan->space, from.key, upto.key, is_elsewhere, (void *)s);
 }
 
-static bool lies_outside(const struct carryslice *s, const struct spacelock *l)
+static struct holding_bound end_of_plan(const struct holding_op *o) { return (struct holding_bound){.at_end = o->plan.end.n == 0, .key = o->plan.end}; }
+
+/* What is left of a group's locks when it has given out a slice. */
+struct leaving {
+    const struct carryslice *slice;
+    const struct holding *holding;
+    const struct holding_op *op; /* as it stands then; what the holding has of it is older */
+};
+
+/* The lowest operation on keys of the space that ends behind the bound; NULL: there is none. They do not overlap. */
+static const struct holding_op *next_op(const struct leaving *v, struct holding_bound behind)
 {
-    const struct holding_plan *p = s->plan;
-    if (p->start.n && slice_cmp(l->start, p->start) < 0 && map_has(s, l->start, l->end.n && slice_cmp(l->end, p->start) < 0 ? l->end : p->start)) return true;
-    return p->end.n && (!l->end.n || slice_cmp(l->end, p->end) > 0) && map_has(s, slice_cmp(l->start, p->end) > 0 ? l->start : p->end, l->end);
+    const struct holding_op *next = NULL;
+    for (uint32_t i = 0; i < holding_count(v->holding); i++) {
+        const struct holding_op *o = holding_at(v->holding, i);
+        if (o->plan.op == v->op->plan.op) o = v->op;
+        if (!slice_eq(o->plan.space, v->slice->plan->space) || holding_bound_cmp(end_of_plan(o), behind) <= 0) continue;
+        if (!next || slice_cmp(o->plan.start, next->plan.start) < 0) next = o;
+    }
+    return next;
 }
 
-/* A part of it is the group's: below high by the new side, also if it has yet to be taken. */
-static bool lies_here(const struct carryslice *s, const struct holding_op *o, const struct spacelock *l)
+/* A part of the lock is the group's: where an operation carries keys by its bounds (below high by the new side, also if that has yet to be taken), elsewhere by the map. The map lags behind operations: it may neither take away what has come, nor keep what has gone. */
+static bool lies_here(const struct leaving *v, const struct spacelock *l)
 {
-    const struct holding_plan *p = s->plan;
-    return side_has(s, &p->new_side, l, carryslice_first(), o->high) || side_has(s, &p->old_side, l, o->high, carryslice_last()) || lies_outside(s, l);
+    const struct carryslice *s = v->slice;
+    struct holding_bound at = start_of(l);
+    for (const struct holding_op *o; (o = next_op(v, at)); at = end_of_plan(o)) {
+        const struct holding_plan *p = &o->plan;
+        if (map_has(s, at, lower((struct holding_bound){.key = p->start}, end_of(l)))) return true;
+        if (side_has(s, p, &p->new_side, l, carryslice_first(), o->high) || side_has(s, p, &p->old_side, l, o->high, carryslice_last())) return true;
+    }
+    return map_has(s, at, end_of(l));
 }
 
 /* ---- giving */
@@ -116,7 +139,7 @@ static uint32_t gather(struct buf *out, const struct carryslice *s)
     uint32_t n = 0;
     add_head(out, s);
     for (locks_begin(&w, s->store, s->plan->space, 0); locks_next(&w, &l, &expiry_ms);) {
-        if (!side_has(s, &s->plan->old_side, &l, s->from, s->upto)) continue;
+        if (!is_given(s, &l)) continue;
         add_lock(out, &l, expiry_ms);
         n++;
     }
@@ -136,23 +159,24 @@ static uint64_t put_aside(const struct carryslice *s, struct slice locks)
 }
 
 /* The first record from this token on that must go; 0: there is none. */
-static uint64_t next_leaving(const struct carryslice *s, const struct holding_op *o, uint64_t token)
+static uint64_t next_leaving(const struct leaving *v, uint64_t token)
 {
     struct locks_walk w;
     struct spacelock l;
     int64_t expiry_ms;
-    for (locks_begin(&w, s->store, s->plan->space, token); locks_next(&w, &l, &expiry_ms);)
-        if (side_has(s, &s->plan->old_side, &l, s->from, s->upto) && !lies_here(s, o, &l)) return l.token;
+    for (locks_begin(&w, v->slice->store, v->slice->plan->space, token); locks_next(&w, &l, &expiry_ms);)
+        if (is_given(v->slice, &l) && !lies_here(v, &l)) return l.token;
     return 0;
 }
 
-uint64_t carrylocks_give(struct buf *out, const struct carryslice *s, const struct holding_op *o)
+uint64_t carrylocks_give(struct buf *out, const struct carryslice *s, const struct holding *h, const struct holding_op *o)
 {
+    struct leaving v = {s, h, o};
     size_t at = out->len;
     uint64_t ops = 0;
     if (gather(out, s) == 0) return 0;
     ops += put_aside(s, slice_of(out->p + at, out->len - at));
-    for (uint64_t token = 0; (token = next_leaving(s, o, token)); token++, ops++) locks_remove_one(s->store, s->plan->space, token);
+    for (uint64_t token = 0; (token = next_leaving(&v, token)); token++, ops++) locks_remove_one(s->store, s->plan->space, token);
     return ops;
 }
 
@@ -183,6 +207,8 @@ uint64_t carrylocks_arrived(const struct carryslice *s)
 
 /* ---- taking */
 
+bool carrylocks_change_any(const struct carryslice *s, struct slice locks) { return le_u32(locks.p + 4) > 0 || locks_counter(s->store) < le_u64(locks.p + 8); }
+
 uint64_t carrylocks_take(const struct carryslice *s, struct slice locks)
 {
     struct slice in = slice_of(locks.p + HEAD, locks.n - HEAD);
@@ -191,7 +217,7 @@ uint64_t carrylocks_take(const struct carryslice *s, struct slice locks)
     for (struct lock l; in.n;) {
         bool is_one = next_lock(&in, s->plan->space, &l);
         CHECK(is_one);
-        if (!side_has(s, &s->plan->new_side, &l.l, s->from, s->upto) || locks_has(s->store, s->plan->space, l.l.token)) continue;
+        if (!side_has(s, s->plan, &s->plan->new_side, &l.l, s->from, s->upto) || locks_has(s->store, s->plan->space, l.l.token)) continue;
         locks_put_one(s->store, s->plan->space, &l.l, l.expiry_ms);
         ops++;
     }

@@ -13,12 +13,14 @@
 #include "base/slice.h"
 #include "cluster/carryslice.h"
 
-/* In a source, which gives the slice out, and then stands as o says: LOCKS of it. Gives how many ops that took, as those below do. */
-uint64_t carrylocks_give(struct buf *out, const struct carryslice *s, const struct holding_op *o);
+/* In a source, which gives the slice out, and then stands as o says; h has its other operations: LOCKS of it. Gives how many ops that took, as those below do. */
+uint64_t carrylocks_give(struct buf *out, const struct carryslice *s, const struct holding *h, const struct holding_op *o);
 void carrylocks_give_again(struct buf *out, const struct carryslice *s);
 /* It has arrived. */
 uint64_t carrylocks_arrived(const struct carryslice *s);
 
 bool carrylocks_are_good(struct slice locks, struct slice space); /* bytes from outside */
+/* Whether taking them changes locks, or the counter: then nobody else may be about to. */
+bool carrylocks_change_any(const struct carryslice *s, struct slice locks);
 /* In a target, which takes the slice: its part of them is put in place, and its counter raised. */
 uint64_t carrylocks_take(const struct carryslice *s, struct slice locks);

@@ -370,6 +370,14 @@ bool intents_make_way(struct intents *n, const struct intents_leaving *keys)
     return free || keep_out(n, CLOSED_TO_READ_MS);
 }
 
+bool intents_make_way_at(struct intents *n, uint16_t db, struct slice key)
+{
+    for (const struct lock *k = first_lock(n, db, key); k; k = next_lock(k))
+        if (k->txn->state != INTENTS_RESERVED) return keep_out(n, CLOSED_TO_READ_MS);
+    for (const struct lock *k; (k = first_lock(n, db, key));) remove_txn(n, k->txn);
+    return true;
+}
+
 bool intents_keeps(const struct intents *n, uint16_t db, struct slice key)
 {
     return first_lock(n, db, key) || span_of_others(n, &(struct user){.use = INTENTS_WRITES}, db, key, n->spans);

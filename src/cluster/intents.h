@@ -53,6 +53,7 @@ struct intents_leaving {
 };
 /* Reservations of any of them are gone, with their transactions. False: intents have some; new transactions are kept out likewise. */
 bool intents_make_way(struct intents *n, const struct intents_leaving *keys);
+bool intents_make_way_at(struct intents *n, uint16_t db, struct slice key); /* the same of one key, which is about to change whoever has reserved it */
 /* Some transaction has the key: it does not expire now. */
 bool intents_keeps(const struct intents *n, uint16_t db, struct slice key);
 

@@ -3,6 +3,7 @@
 
 #include "cluster/holding.h"
 #include "dump/dumpfile.h"
+#include "shard/locks.h"
 #include "shard/seating.h"
 #include "store/interest.h"
 
@@ -163,7 +164,7 @@ static void a_slice_is_in_two_places_until_it_is_dropped_and_served_in_none_unti
     assert_int_equal(keys(FROM), 0);
     SAY(TO, "+OK", "carry.end %d 5 90", OP);
     assert_int_equal(keys(TO), 9);
-    SAY(FROM, BUSY, "carry.list"); /* by a map that is older than what has ended */
+    SAY(FROM, BUSY, "carry.end %d 5 91", OP); /* by a map that is older than what has ended */
 }
 
 static void a_measured_slice_has_a_key_of_all_databases_or_of_none_and_a_huge_value_goes_alone(void **state)
@@ -220,9 +221,7 @@ static void an_operation_that_has_ended_does_not_come_back(void **state)
     begin();
     carry("+");
     follow(spaces_move_finish(map(), SLICE("s"), RANGE, &(enum spaces_error){0}, NULL));
-    SAY(FROM, "*1\r\n:7\r\n", "carry.list");
     SAY(FROM, "+OK", "carry.end %d 5 %llu", OP, (unsigned long long)map()->version);
-    SAY(FROM, "*0\r\n", "carry.list");
     SAY(FROM, "+OK", "carry.end %d 5 %llu", OP, (unsigned long long)map()->version);
     SAY(FROM, "-CARRYLATE", "carry.begin %d 5 %llu %%P", OP, version);
     SAY(FROM, "-CARRYNONE", "carry.freeze %d 5 +", OP);
@@ -265,6 +264,101 @@ static void reservations_make_way_and_intents_are_waited_for(void **state)
     seatrig_settle(&r);
     SAY(FROM, "*2\r\n", "txn.fetch t3 1 0 r s/8");
     SAY(FROM, "+OK", "txn.drop t3");
+}
+
+/* Of a key space that lies in the target. */
+static void reserve_locks(const char *id, char token[TXNCMD_TOKEN_BYTES + 1])
+{
+    size_t at = 0;
+    SAY(TO, "*2\r\n", "span.locks %s there there/a there/b w", id);
+    seatrig_value(&r, &at);
+    memcpy(token, seatrig_value(&r, &at).text.p, TXNCMD_TOKEN_BYTES);
+}
+
+static void one_who_is_about_to_change_locks_does_not_lower_the_counter(void **state)
+{
+    struct part p;
+    struct store *from = seatrig_store(&r, FROM), *to = seatrig_store(&r, TO);
+    char token[TXNCMD_TOKEN_BYTES + 1] = {0};
+    const struct range_desc there = {.id = RANGE + 1, .shard = TO};
+    follow(spaces_set_mode(map(), SLICE("there"), SPACE_BUCKET, &there, 1, true, &(enum spaces_error){0}, NULL));
+    SAY(0, "*2\r\n", "range.lock s s/1 s/2 me 100000");
+    SAY(0, "*2\r\n", "range.lock s s/5 s/6 me 100000");
+    begin();
+    freeze("(s/3", &p);
+    reserve_locks("t1", token);
+    SAY(TO, "+OK", "txn.prepare t1 %s %d %%B", token, FROM);
+    take(TO, "(s/3", &p, BUSY);
+    assert_int_equal(locks_counter(to), 0);
+    SAY(TO, "+OK", "txn.commit t1");
+    r.now += 1000;
+    seatrig_settle(&r);
+    reserve_locks("t2", token);
+    take(TO, "(s/3", &p, "+OK");
+    SAY(TO, "-TXNGONE", "txn.prepare t2 %s %d %%B", token, FROM);
+    assert_true(locks_counter(to) == locks_counter(from) && locks_counter(to) == 2);
+    part_fini(&p);
+}
+
+/* Ranges of "r": up to r/m, and from there on. */
+static void set_ranges(uint32_t lower, uint32_t upper)
+{
+    enum spaces_error error;
+    const struct range_desc ranges[] = {{.id = RANGE + 1, .shard = lower, .end = SLICE("r/m")}, {.id = RANGE + 2, .shard = upper, .start = SLICE("r/m")}};
+    follow(spaces_set_mode(map(), SLICE("r"), SPACE_RANGE, ranges, 2, true, &error, NULL));
+}
+
+/* One of them is about to go, as far as these groups know; the map does not move. */
+static void begin_range(uint64_t op, bool upper, uint32_t from, uint32_t to)
+{
+    const struct slice start = upper ? SLICE("r/m") : SLICE(""), end = upper ? SLICE("") : SLICE("r/m");
+    const struct holding_piece old = {.end = end, .group = from}, new = {.end = end, .group = to};
+    const struct holding_plan p = {.op = op, .space = SLICE("r"), .start = start, .end = end, .old_side = {.n = 1, .pieces = &old}, .new_side = {.n = 1, .pieces = &new}};
+    plan.len = 0;
+    holding_plan_encode(&plan, &p);
+    SAY(from, "*3\r\n", "carry.begin %llu 5 %llu %%P", (unsigned long long)op, (unsigned long long)map()->version);
+    SAY(to, "*3\r\n", "carry.begin %llu 5 %llu %%P", (unsigned long long)op, (unsigned long long)map()->version);
+}
+
+static const struct spacelock over_both = {.token = 9, .exclusive = true, .start = SLICE("r/a"), .end = SLICE("r/z"), .owner = SLICE("me")};
+
+static void lock_in(uint32_t group)
+{
+    const struct seating *s = r.rig->engine->seating;
+    struct shard *shard = seatrig_shard(&r, group);
+    rig_hold(r.rig, shard->id);
+    task_enter(r.w, shard);
+    locks_put_one(shard->store, SLICE("r"), &over_both, r.w->now_ms + 100000);
+    s->settle(s->ctx, shard);
+    rig_let_go(r.rig, 0, shard->id);
+}
+
+static bool is_locked_in(uint32_t group) { return locks_has(seatrig_store(&r, group), SLICE("r"), over_both.token); }
+
+static void locks_are_where_other_operations_have_carried_their_parts(void **state)
+{
+    set_ranges(FROM, OTHER);
+    lock_in(FROM);
+    lock_in(OTHER);
+    begin_range(11, true, OTHER, FROM); /* it comes, */
+    begin_range(12, false, FROM, TO);   /* and that goes */
+    SAY(OTHER, "*1\r\n", "carry.freeze 11 5 +");
+    SAY(FROM, "+OK", "carry.take 11 5 + 0");
+    assert_false(is_locked_in(OTHER));
+    SAY(FROM, "*1\r\n", "carry.freeze 12 5 +");
+    assert_true(is_locked_in(FROM));
+}
+
+static void locks_are_not_where_other_operations_have_given_their_parts_away(void **state)
+{
+    set_ranges(FROM, FROM);
+    lock_in(FROM);
+    begin_range(11, true, FROM, OTHER);
+    begin_range(12, false, FROM, TO);
+    SAY(FROM, "*1\r\n", "carry.freeze 11 5 +");
+    assert_true(is_locked_in(FROM));
+    SAY(FROM, "*1\r\n", "carry.freeze 12 5 +");
+    assert_false(is_locked_in(FROM));
 }
 
 static void a_command_over_all_keys_has_its_turn(void **state)
@@ -377,6 +471,9 @@ int main(void)
         TEST(orders_that_come_late_change_nothing),
         TEST(an_operation_that_has_ended_does_not_come_back),
         TEST(reservations_make_way_and_intents_are_waited_for),
+        TEST(one_who_is_about_to_change_locks_does_not_lower_the_counter),
+        TEST(locks_are_where_other_operations_have_carried_their_parts),
+        TEST(locks_are_not_where_other_operations_have_given_their_parts_away),
         TEST(a_command_over_all_keys_has_its_turn),
         TEST(who_watches_a_key_that_is_given_out_has_lost_sight_of_it),
         TEST(a_key_past_its_time_stays_behind),

@@ -573,20 +573,14 @@ static uint32_t shuffled(uint32_t out[SEATRIG_END])
     return n;
 }
 
-/* Some group may not have heard that the operation before this one has ended. */
+/* A group may not have heard that an operation before this one has ended. */
 static void end_others(uint32_t group)
 {
     struct numbers n;
-    uint64_t ops[8];
-    size_t at = 0;
-    const struct slice list[] = {SLICE("carry.list")};
-    order(group, list, 1);
-    long long count = seatrig_value(&k.r, &at).n;
-    assert_in_range(count, 1, 8);
-    for (long long i = 0; i < count; i++) ops[i] = (uint64_t)seatrig_value(&k.r, &at).n;
-    for (long long i = 0; i < count; i++) {
-        if (ops[i] == k.plan.op) continue;
-        const struct slice argv[] = {SLICE("carry.end"), number(&n, 0, ops[i]), number(&n, 1, k.term), number(&n, 2, map()->version)};
+    while (holding_count(holding_of(group))) {
+        uint64_t op = holding_at(holding_of(group), 0)->plan.op;
+        assert_true(op != k.plan.op);
+        const struct slice argv[] = {SLICE("carry.end"), number(&n, 0, op), number(&n, 1, k.term), number(&n, 2, map()->version)};
         order(group, argv, 4);
         is_ok();
     }
@@ -772,18 +766,6 @@ static void run_operation(enum space_mode mode)
 
 /* ---- the end */
 
-static void end_all_records(void)
-{
-    const struct slice list[] = {SLICE("carry.list")};
-    k.plan.op = 0;
-    for (uint32_t g = SEATRIG_FIRST; g < SEATRIG_END; g++) {
-        size_t at = 0;
-        order(g, list, 1);
-        if (seatrig_value(&k.r, &at).n > 0) end_others(g);
-        assert_int_equal(holding_count(holding_of(g)), 0);
-    }
-}
-
 static void check_key(uint32_t db, uint32_t i)
 {
     char text[8];
@@ -804,7 +786,8 @@ static void check_key(uint32_t db, uint32_t i)
 static void check_all(void)
 {
     if (k.txn.state != TXN_NONE) txn_end();
-    end_all_records();
+    k.plan.op = 0;
+    for (uint32_t g = SEATRIG_FIRST; g < SEATRIG_END; g++) end_others(g);
     for (uint32_t db = 0; db < DBS; db++)
         for (uint32_t i = 0; i < KEYS; i++) check_key(db, i);
     hold_all(true);
