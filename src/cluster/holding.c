@@ -298,6 +298,18 @@ static bool is_new_side(void *ctx, const struct space_piece *piece)
     return has_all(piece->shard, p, &p->new_side, (struct stretch){bound_of_start(piece->start), bound_of_end(piece->end)});
 }
 
+/* The same of a plan that is about an interval of the hash: as far as its keys have come, the map's boundary has. */
+static bool has_interval_come(const struct space_map *m, const struct holding_plan *p, struct holding_bound upto)
+{
+    uint32_t to = p->new_side.pieces[0].group;
+    for (uint32_t i = 0; i < m->n_hash; i++) {
+        const struct hash_desc *d = &m->hash[i];
+        if (d->last < p->first || d->first > p->last || (d->shard == to && !d->moving)) continue;
+        if (!d->moving || d->to_shard != to || holding_bound_cmp(bound_of_start(d->boundary), upto) < 0) return false;
+    }
+    return true;
+}
+
 bool holding_is_ahead(const struct holding *h, const struct space_map *m)
 {
     for (uint32_t i = 0; i < h->n; i++) {
@@ -305,7 +317,7 @@ bool holding_is_ahead(const struct holding *h, const struct space_map *m)
         const struct holding_plan *p = &j.op->plan;
         struct holding_bound upto = lower(higher(j.op->low, j.op->gone), bound_of_end(p->end));
         if (holding_bound_cmp(upto, bound_of_start(p->start)) <= 0) continue;
-        if (!spaces_overlap(m, p->space, p->start, upto.key, is_new_side, &j)) return true;
+        if (p->of_hash ? !has_interval_come(m, p, upto) : !spaces_overlap(m, p->space, p->start, upto.key, is_new_side, &j)) return true;
     }
     return false;
 }

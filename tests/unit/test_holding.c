@@ -49,6 +49,7 @@ struct world {
     struct rng rng;
     struct space_map *map;
     struct hash_desc hash[4];
+    enum space_mode modes[NAMES];
     struct holding_piece pieces[OPS][2][PIECES];
     struct holding_op ops[OPS];
     uint32_t n;
@@ -87,7 +88,19 @@ static void draw_op(struct world *w, uint32_t i)
     o->high = bound_at(space, high);
 }
 
-/* Some spaces get modes and ranges of their own. */
+/* It is about an interval of the hash instead. */
+static void make_of_hash(struct world *w, uint32_t i)
+{
+    const struct hash_desc *d = &w->hash[draw(w, 4)];
+    struct holding_op *o = &w->ops[i];
+    w->pieces[i][0][0] = (struct holding_piece){.group = draw(w, GROUPS)};
+    w->pieces[i][1][0] = (struct holding_piece){.group = draw(w, GROUPS)};
+    o->plan = (struct holding_plan){.op = o->plan.op, .of_hash = true, .first = d->first, .last = d->last};
+    o->plan.old_side = (struct holding_side){.n = 1, .pieces = w->pieces[i][0]};
+    o->plan.new_side = (struct holding_side){.n = 1, .pieces = w->pieces[i][1]};
+}
+
+/* Some spaces get modes and ranges of their own; others are buckets where the hash of their name says. */
 static void set_modes(struct world *w)
 {
     uint64_t id = 100;
@@ -97,9 +110,11 @@ static void set_modes(struct world *w)
         enum spaces_error error;
         ranges[0] = (struct range_desc){.id = id++, .shard = draw(w, GROUPS), .end = key_at(s, cut)};
         ranges[1] = (struct range_desc){.id = id++, .shard = draw(w, GROUPS), .start = key_at(s, cut)};
-        enum space_mode mode = draw(w, 3) ? SPACE_RANGE : SPACE_HASH;
+        static const enum space_mode modes[] = {SPACE_HASH, SPACE_BUCKET, SPACE_RANGE, SPACE_RANGE};
+        enum space_mode mode = w->modes[s] = modes[draw(w, 4)];
+        if (mode == SPACE_BUCKET) continue;
         struct space_map *next = spaces_set_mode(w->map, slice_str(names[s]), mode, ranges, mode == SPACE_RANGE ? 2 : 0, true, &error, NULL);
-        if (!next) continue;
+        assert_non_null(next);
         spaces_unref(w->map);
         w->map = next;
     }
@@ -143,14 +158,25 @@ static uint32_t twin_side(const struct world *w, const struct holding_side *s, s
 
 static bool twin_below(struct slice key, struct holding_bound b) { return b.at_end || slice_cmp(key, b.key) < 0; }
 
-static bool twin_covers(const struct holding_plan *p, struct slice key)
+static bool twin_covers_by_hash(const struct world *w, const struct holding_plan *p, struct slice key)
 {
+    for (int s = 0; s < NAMES; s++) {
+        if (!slice_eq(space_of(key), slice_str(names[s])) || w->modes[s] == SPACE_RANGE) continue;
+        uint64_t hash = keyhash(w->modes[s] == SPACE_HASH ? key : slice_str(names[s]), w->map->route.seed);
+        return p->first <= hash && hash <= p->last;
+    }
+    return false;
+}
+
+static bool twin_covers(const struct world *w, const struct holding_plan *p, struct slice key)
+{
+    if (p->of_hash) return twin_covers_by_hash(w, p, key);
     return slice_eq(space_of(key), p->space) && slice_cmp(key, p->start) >= 0 && (p->end.n == 0 || slice_cmp(key, p->end) < 0);
 }
 
 static bool twin_op_serves(const struct world *w, const struct holding_op *o, struct slice key)
 {
-    if (!twin_covers(&o->plan, key)) return true;
+    if (!twin_covers(w, &o->plan, key)) return true;
     if (twin_below(key, o->low)) return twin_side(w, &o->plan.new_side, key) == w->group;
     if (!twin_below(key, o->high)) return twin_side(w, &o->plan.old_side, key) == w->group;
     return false;
@@ -185,7 +211,7 @@ static bool twin_has_hashes(const struct world *w)
 static bool twin_could_serve(const struct world *w, const struct holding_op *o, struct slice key)
 {
     struct piece_of at = {.key = key};
-    if (!twin_covers(&o->plan, key)) return true;
+    if (!twin_covers(w, &o->plan, key)) return true;
     spaces_overlap(w->map, o->plan.space, key, SLICE(""), note_piece, &at);
     if (at.piece.hashed ? !twin_has_hashes(w) : at.piece.shard != w->group) return true;
     bool below = twin_below(key, o->low);
@@ -249,6 +275,7 @@ static void every_key_is_judged_as_the_twin_does(void **state)
     for (uint64_t seed = 0; seed < WALKS; seed++) {
         struct world w;
         make_world(&w, SEED * 1000 + seed);
+        if (seed % 3 == 0) make_of_hash(&w, 0);
         struct store *s = store_of(&w);
         struct holding *h = holding_new(w.group);
         holding_load(h, s);
@@ -418,6 +445,33 @@ static void a_group_waits_for_the_map_as_far_as_it_has_come(void **state)
     spaces_unref(map);
 }
 
+/* So does an interval of the hash. */
+static void a_group_waits_for_the_map_of_an_interval_as_far_as_it_has_come(void **state)
+{
+    const struct hash_desc halves[] = {{.id = 1, .generation = 1, .shard = 2, .last = UINT64_MAX / 2}, {.id = 2, .generation = 1, .shard = 2, .first = UINT64_MAX / 2 + 1, .last = UINT64_MAX}};
+    const struct holding_piece from = {.group = 2}, to = {.group = 3};
+    const struct holding_bound start = {0}, m = {.key = SLICE("users/m")}, end = {.at_end = true};
+    struct holding_op o = {.plan = {.op = 1, .of_hash = true, .first = halves[1].first, .last = halves[1].last, .old_side = {.n = 1, .pieces = &from}, .new_side = {.n = 1, .pieces = &to}}};
+    enum spaces_error error;
+    struct store *s = new_store();
+    struct holding *h = holding_new(3);
+    struct space_map *map = spaces_new(&(struct route){.seed = 5, .shards = 64}, SPACE_BUCKET, halves, 2, 1);
+    for (int step = 0; step < 4; step++) {
+        const struct holding_bound taken[] = {start, m, end, end};
+        o.low = o.gone = o.high = taken[step];
+        put_op(s, &o);
+        holding_load(h, s);
+        assert_int_equal(holding_is_ahead(h, map), step == 1 || step == 2);
+        if (step == 0) map = changed(map, spaces_hash_move(map, 2, 3, &error, NULL));
+        if (step == 1) map = changed(map, spaces_hash_move_advance(map, 2, m.key, &error, NULL));
+        if (step == 2) map = changed(map, spaces_hash_move_finish(map, 2, &error, NULL));
+        if (step == 1) assert_false(holding_is_ahead(h, map));
+    }
+    holding_free(h);
+    store_free(s);
+    spaces_unref(map);
+}
+
 static void what_is_loaded_again_is_what_the_store_has_then(void **state)
 {
     struct world w;
@@ -490,6 +544,7 @@ static void what_is_written_is_read_and_written_again(void **state)
         struct buf bytes = {0}, again = {0};
         void *storage;
         make_world(&w, SEED * 4000 + seed);
+        if (seed % 4 == 0) make_of_hash(&w, 0);
         holding_op_encode(&bytes, &w.ops[0]);
         assert_int_equal(holding_op_decode(buf_slice(&bytes), &o, &storage), 0);
         holding_op_encode(&again, &o);
@@ -584,6 +639,7 @@ int main(void)
         cmocka_unit_test(a_map_that_is_too_old_serves_nothing),
         cmocka_unit_test(a_map_that_has_not_come_around_is_noticed),
         cmocka_unit_test(a_group_waits_for_the_map_as_far_as_it_has_come),
+        cmocka_unit_test(a_group_waits_for_the_map_of_an_interval_as_far_as_it_has_come),
         cmocka_unit_test(what_is_loaded_again_is_what_the_store_has_then),
         cmocka_unit_test(ops_on_records_are_told_from_others),
         cmocka_unit_test(a_pause_ends_by_itself),
