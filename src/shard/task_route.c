@@ -317,7 +317,7 @@ bool task_route_is_here(struct task *t, const struct engine *e)
     bool same = r->kind == before.kind;
     if (e->seating) same &= r->group == before.group;
     if (same && r->kind == REQUEST_ONE) same = r->shard == before.shard;
-    else if (same) same = r->n_shards == n && memcmp(t->shards + r->first_shard, held, n * sizeof *held) == 0;
+    else if (same) same = r->n_shards == n && (n == 0 || memcmp(t->shards + r->first_shard, held, n * sizeof *held) == 0);
     if (same) r->strayed = before.strayed;
     else if (t->waiter) add_lines(t, r, held, n);
     if (held != &one) mem_free(held);
