@@ -242,6 +242,30 @@ def test_nodes_that_drive_and_lead_are_killed_meanwhile(cluster):
     check_all(cluster, n)
 
 
+def test_a_walk_goes_on_after_all_nodes_were_stopped(cluster):
+    n = 20000
+    change(cluster, "SPACE.SET", SPACE, "RANGE")
+    put(cluster, n)
+    home = range_of(cluster, 1, fill(0))["shard"]
+    groups = [3 if home != 3 else 4, home] * 5
+    for group in groups:
+        change(cluster, "RANGE.MOVE", SPACE, fill(0), group)
+        wait_for(lambda: Strikes(cluster).is_in_the_middle() or not under_way(cluster, 1), 60, lambda: "nothing is carried")
+        if Strikes(cluster).is_in_the_middle():
+            break
+    else:
+        assert False, "every walk was over before anybody could be stopped"
+    cluster.stop(1, 2, 3)
+    cluster.start(1, 2, 3)
+    cluster.wait_ok()
+    wait_moved(cluster, fill(0), group)
+    c = link(cluster)
+    assert c.ask("DBSIZE") == n and c.ask("RANGE.COUNT", SPACE) == n
+    c.close()
+    values = read_all(cluster.port(2), [fill(i) for i in range(n)])
+    assert values == [f"v{i}" for i in range(n)]
+
+
 def test_a_range_that_moves_is_neither_cut_nor_moved_again(cluster):
     change(cluster, "SPACE.SET", SPACE, "RANGE")
     put(cluster, 20000)
