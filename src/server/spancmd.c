@@ -22,23 +22,43 @@ struct span_call {
     const struct space_map *map;
     struct slice id;
     struct intentspan span;
-    bool mixed; /* the store may have keys in the span that are another group's */
+    bool hashed; /* it goes by hashes */
+    bool mixed;  /* the store may have keys in the span that are another group's */
 };
 
 /* ---- whether the span is here */
 
+struct slice spancmd_hashes(const struct space_map *m, char out[SPANCMD_HASHES_BYTES + 1])
+{
+    uint64_t digest = 0;
+    for (uint32_t i = 0; i < m->n_hash; i++) {
+        const uint64_t one[] = {digest, m->hash[i].shard, m->hash[i].first};
+        digest = keyhash(slice_of(one, sizeof one), 0);
+    }
+    snprintf(out, SPANCMD_HASHES_BYTES + 1, "%016llx", (unsigned long long)digest);
+    return slice_of(out, SPANCMD_HASHES_BYTES);
+}
+
 static bool is_here(void *ctx, const struct space_piece *p)
 {
-    struct span_call *c = ctx;
-    c->mixed |= p->hashed;
-    return p->hashed || route_place(c->x->route, p->shard) == c->x->shard;
+    const struct span_call *c = ctx;
+    if (p->hashed || c->hashed) return p->hashed && c->hashed;
+    return route_place(c->x->route, p->shard) == c->x->shard;
+}
+
+/* Of a span that goes by hashes: its sender asks the same groups as this one would. */
+static bool has_same_hashes(const struct span_call *c, struct slice hashes)
+{
+    char mine[SPANCMD_HASHES_BYTES + 1];
+    return !c->hashed || slice_eq(hashes, spancmd_hashes(c->map, mine));
 }
 
 static bool is_served(struct span_call *c)
 {
     const struct intentspan *s = &c->span;
-    c->mixed = holding_any(c->holding);
-    return spaces_overlap(c->map, s->space, s->start, s->end, is_here, c) && holding_serves_range(c->holding, c->map, s->space, s->start, s->end);
+    c->hashed = c->x->argv[5].n > 0;
+    c->mixed = c->hashed || holding_any(c->holding);
+    return has_same_hashes(c, c->x->argv[5]) && spaces_overlap(c->map, s->space, s->start, s->end, is_here, c) && holding_serves_range(c->holding, c->map, s->space, s->start, s->end);
 }
 
 /* Keys that went elsewhere, and are not dropped yet; or are spread over groups by their hash. */
@@ -123,10 +143,10 @@ static void span_get(struct exec *x)
     struct span_call c;
     if (!begin(x, &c)) return;
     struct rangequery q = query_of(&c);
-    struct slice how = x->argv[6];
+    struct slice how = x->argv[7];
     q.reverse = has_letter(how, 'r');
     q.keys_only = has_letter(how, 'k');
-    if (!num_parse_u64(x->argv[5], &q.limit) || q.limit == 0) reply_error(&x->out, "ERR the arguments of span.get make no sense");
+    if (!num_parse_u64(x->argv[6], &q.limit) || q.limit == 0) reply_error(&x->out, "ERR the arguments of span.get make no sense");
     else if (!intents_can_span(c.intents, c.id, &c.span)) answer_busy(x);
     else tell_page(&c, &q, has_letter(how, 'o'));
 }
@@ -246,7 +266,7 @@ static void span_locks(struct exec *x)
 {
     struct span_call c;
     if (!begin(x, &c)) return;
-    enum intents_use use = has_letter(x->argv[5], 'w') ? INTENTS_WRITES : INTENTS_READS;
+    enum intents_use use = has_letter(x->argv[6], 'w') ? INTENTS_WRITES : INTENTS_READS;
     c.span.db = STORE_SYSTEM_DB;
     if (!intents_can(c.intents, c.id, STORE_SYSTEM_DB, spacelock_counter, use)) {
         answer_busy(x);
@@ -261,10 +281,10 @@ static void span_locks(struct exec *x)
 #define OF_GROUP .class = CLASS_KEYED, .flags = CMD_OF_GROUP | CMD_READONLY, .group = "cluster", .since = "0.1.0"
 
 static const struct command rows[] = {
-    {.name = "span.get", .fn = span_get, .arity = 7, OF_GROUP, .summary = "Reserves a span of a key space, and gives its keys and values.", .args = "id space start end limit how"},
-    {.name = "span.count", .fn = span_count, .arity = 5, OF_GROUP, .summary = "Reserves a span of a key space, and counts its keys.", .args = "id space start end"},
-    {.name = "span.keys", .fn = span_keys, .arity = 5, OF_GROUP, .summary = "Reserves a span of a key space and all its keys, to be written.", .args = "id space start end"},
-    {.name = "span.locks", .fn = span_locks, .arity = 6, OF_GROUP, .summary = "Reserves the locks on key spaces, and gives those on a span.", .args = "id space start end use"},
+    {.name = "span.get", .fn = span_get, .arity = 8, OF_GROUP, .summary = "Reserves a span of a key space, and gives its keys and values.", .args = "id space start end hashes limit how"},
+    {.name = "span.count", .fn = span_count, .arity = 6, OF_GROUP, .summary = "Reserves a span of a key space, and counts its keys.", .args = "id space start end hashes"},
+    {.name = "span.keys", .fn = span_keys, .arity = 6, OF_GROUP, .summary = "Reserves a span of a key space and all its keys, to be written.", .args = "id space start end hashes"},
+    {.name = "span.locks", .fn = span_locks, .arity = 7, OF_GROUP, .summary = "Reserves the locks on key spaces, and gives those on a span.", .args = "id space start end hashes use"},
 };
 
 const struct command_family spancmd_family = COMMAND_FAMILY(rows);

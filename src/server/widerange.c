@@ -8,15 +8,21 @@
 #include "server/relay.h"
 #include "server/relay_call.h"
 #include "server/relay_parts.h"
+#include "server/spancmd.h"
 #include "server/stats.h"
 #include "server/wide_own.h"
 #include "server/widerange_own.h"
 #include "server/widetxn.h"
 
+struct counts { /* one writer, read by anyone: relaxed */
+    uint64_t committed, aborted, uncertain, under_way;
+};
+
 struct wideranges {
     struct front *front;
     struct widerange *first;
     bool stops;
+    struct counts counts;
 };
 
 static const struct space_map *map_of(const struct widerange *w) { return route_map(&w->front->worker.engine->route); }
@@ -51,10 +57,11 @@ struct widerange_piece *widerange_pieces(const struct widerange *w, struct slice
 
 static void ask_one(const struct widerange *w, uint32_t group, const char *command, struct slice space, const struct widerange_piece *p, const struct slice *words, uint32_t n)
 {
-    struct slice all[8] = {space, p->start, p->end};
-    CHECK(n + 3 <= sizeof all / sizeof all[0]);
-    for (uint32_t i = 0; i < n; i++) all[3 + i] = words[i];
-    txn_ask(w->txn, group, command, all, n + 3);
+    char hashes[SPANCMD_HASHES_BYTES + 1];
+    struct slice all[8] = {space, p->start, p->end, p->hashed ? spancmd_hashes(map_of(w), hashes) : SLICE("")};
+    CHECK(n + 4 <= sizeof all / sizeof all[0]);
+    for (uint32_t i = 0; i < n; i++) all[4 + i] = words[i];
+    txn_ask(w->txn, group, command, all, n + 4);
 }
 
 /* Each group that hashes go to, once. */
@@ -138,7 +145,11 @@ static void settled(void *ctx, struct txn *t, enum txn_outcome o)
 {
     struct widerange *w = ctx;
     struct reply out = {.out = &w->answer, .resp = w->resp};
+    struct counts *k = &w->front->ranges->counts;
     struct conn *c = w->conn;
+    if (o == TXN_DONE) STAT_ADD(k->committed, 1);
+    else if (o == TXN_UNCERTAIN) STAT_ADD(k->uncertain, 1);
+    else STAT_ADD(k->aborted, 1);
     if (o != TXN_DONE) w->answer.len = 0;
     switch (o) {
     case TXN_DONE: break;
@@ -154,6 +165,7 @@ static void settled(void *ctx, struct txn *t, enum txn_outcome o)
 
 static void free_range(struct widerange *w)
 {
+    STAT_ADD(w->front->ranges->counts.under_way, (uint64_t)-1);
     *w->back = w->next;
     if (w->next) w->next->back = w->back;
     if (w->txn) txn_free(w->txn);
@@ -179,6 +191,7 @@ static struct widerange *new_range(struct conn *c, const struct widerange_kind *
     w->back = &all->first;
     if (w->next) w->next->back = &w->next;
     all->first = w;
+    STAT_ADD(all->counts.under_way, 1);
     return w;
 }
 
@@ -232,6 +245,15 @@ void widerange_front_free(struct wideranges *all)
 {
     while (all->first) free_range(all->first);
     mem_free(all);
+}
+
+void widerange_count(const struct front *f, struct widetxn_info *out)
+{
+    const struct counts *k = &f->ranges->counts;
+    out->committed += STAT_GET(k->committed);
+    out->aborted += STAT_GET(k->aborted);
+    out->uncertain += STAT_GET(k->uncertain);
+    out->under_way += STAT_GET(k->under_way);
 }
 
 void widerange_turn(struct front *f)

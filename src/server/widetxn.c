@@ -19,6 +19,7 @@
 #include "server/relay_parts.h"
 #include "server/stats.h"
 #include "server/transactions.h"
+#include "server/widerange.h"
 #include "shard/scratch.h"
 
 enum {
@@ -610,5 +611,6 @@ void widetxn_look(const struct server *s, struct widetxn_info *out)
         out->recovered += STAT_GET(k->recovered);
         out->forgotten += STAT_GET(k->forgotten);
         out->intents += STAT_GET(k->intents);
+        widerange_count(s->fronts[i], out);
     }
 }

@@ -105,19 +105,25 @@ static void lead_anew(uint32_t group)
     lead(group);
 }
 
-/* ---- life: the space r is cut at r/m; what is below is in A, the rest in B. The space h goes by hashes. */
+/* ---- life: the space r is cut at r/m; what is below is in A, the rest in B. The space h went by hashes; it is about to have an order, and all of it is where it was. */
+
+static struct space_map *next_map(struct space_map *m, const char *space, enum space_mode mode, const struct range_desc *ranges, uint32_t n, bool at_once)
+{
+    enum spaces_error error;
+    struct space_map *next = spaces_set_mode(m, slice_str(space), mode, ranges, n, at_once, &error, NULL);
+    assert_non_null(next);
+    spaces_unref(m);
+    return next;
+}
 
 static struct space_map *make_map(void)
 {
     struct route *route = &sc.rig->engine->route;
     const struct hash_desc halves[] = {{.id = 1, .generation = 1, .shard = A, .first = 0, .last = UINT64_MAX / 2}, {.id = 2, .generation = 1, .shard = B, .first = UINT64_MAX / 2 + 1, .last = UINT64_MAX}};
     const struct range_desc ranges[] = {{.id = 3, .generation = 1, .shard = A, .end = SLICE("r/m")}, {.id = 4, .generation = 1, .shard = B, .start = SLICE("r/m")}};
-    enum spaces_error error;
-    struct space_map *plain = spaces_new(route, SPACE_BUCKET, halves, 2, 1);
-    struct space_map *m = spaces_set_mode(plain, SLICE("r"), SPACE_RANGE, ranges, 2, true, &error, NULL);
-    assert_non_null(m);
-    spaces_unref(plain);
-    return m;
+    const struct range_desc gathered = {.id = 5, .generation = 1, .shard = A};
+    struct space_map *m = next_map(spaces_new(route, SPACE_BUCKET, halves, 2, 1), "r", SPACE_RANGE, ranges, 2, true);
+    return next_map(next_map(m, "h", SPACE_HASH, NULL, 0, true), "h", SPACE_RANGE, &gathered, 1, false);
 }
 
 static int set_up(void **state)
@@ -221,8 +227,8 @@ static void fill(void)
 static void a_page_is_told_and_its_span_reserved(void **state)
 {
     fill();
-    tells(A, "span.get|t1|r||r/m|10|", "*4\r\n$3\r\nr/a\r\n$1\r\n1\r\n$3\r\nr/b\r\n$1\r\n2\r\n");
-    tells(B, "span.get|t1|r|r/m||10|k", "*1\r\n$3\r\nr/x\r\n");
+    tells(A, "span.get|t1|r||r/m||10|", "*4\r\n$3\r\nr/a\r\n$1\r\n1\r\n$3\r\nr/b\r\n$1\r\n2\r\n");
+    tells(B, "span.get|t1|r|r/m|||10|k", "*1\r\n$3\r\nr/x\r\n");
     bounces("set|r/b|9");
     bounces("set|r/c|9");
     bounces("set|r/y|9");
@@ -239,44 +245,73 @@ static void a_page_is_told_and_its_span_reserved(void **state)
 static void a_page_goes_from_the_end_on_and_up_to_its_limit(void **state)
 {
     fill();
-    tells(A, "span.get|t1|r||r/m|1|rk", "*1\r\n$3\r\nr/b\r\n");
-    tells(A, "span.get|t1|r|r/b|r/m|1|k", "*1\r\n$3\r\nr/b\r\n");
+    tells(A, "span.get|t1|r||r/m||1|rk", "*1\r\n$3\r\nr/b\r\n");
+    tells(A, "span.get|t1|r|r/b|r/m||1|k", "*1\r\n$3\r\nr/b\r\n");
 }
 
 static void what_is_enough_by_itself_reserves_nothing(void **state)
 {
     fill();
-    says(A, "span.get|t1|r||r/m|2|ko", "*2\r\n$-1\r\n*2\r\n$3\r\nr/a\r\n$3\r\nr/b\r\n");
+    says(A, "span.get|t1|r||r/m||2|ko", "*2\r\n$-1\r\n*2\r\n$3\r\nr/a\r\n$3\r\nr/b\r\n");
     says(A, "set|r/b|9", "+OK\r\n");
-    tells(A, "span.get|t1|r||r/m|3|ko", "*2\r\n$3\r\nr/a\r\n$3\r\nr/b\r\n");
+    tells(A, "span.get|t1|r||r/m||3|ko", "*2\r\n$3\r\nr/a\r\n$3\r\nr/b\r\n");
     bounces("set|r/b|9");
 }
 
 static void a_span_that_is_not_all_here_has_moved(void **state)
 {
-    says(A, "span.get|t1|r|r/a|r/z|10|", "-TXNMOVED the span is not in this group, or not all of it\r\n");
-    says(A, "span.count|t1|r|r/n|", "-TXNMOVED the span is not in this group, or not all of it\r\n");
-    says(B, "span.keys|t1|r|r/l|", "-TXNMOVED the span is not in this group, or not all of it\r\n");
-    says(B, "span.locks|t1|r|r/l||w", "-TXNMOVED the span is not in this group, or not all of it\r\n");
+    says(A, "span.get|t1|r|r/a|r/z||10|", "-TXNMOVED the span is not in this group, or not all of it\r\n");
+    says(A, "span.count|t1|r|r/n||", "-TXNMOVED the span is not in this group, or not all of it\r\n");
+    says(B, "span.keys|t1|r|r/l||", "-TXNMOVED the span is not in this group, or not all of it\r\n");
+    says(B, "span.locks|t1|r|r/l|||w", "-TXNMOVED the span is not in this group, or not all of it\r\n");
+}
+
+static int64_t counted(uint32_t group, const char *hashes)
+{
+    char text[128];
+    struct answer a;
+    snprintf(text, sizeof text, "span.count|t1|h|||%s", hashes);
+    assert_true(ask_text(group, text));
+    struct slice in = buf_slice(&sc.out);
+    assert_true(answer_next(&in, &a));
+    if (a.type == '-') return -1;
+    assert_true(answer_next(&in, &a) && answer_next(&in, &a) && a.type == ':');
+    return a.n;
+}
+
+static void a_span_by_hashes_is_told_by_groups_that_know_the_same_ones(void **state)
+{
+    char text[64], hashes[SPANCMD_HASHES_BYTES + 1];
+    spancmd_hashes(route_map(&sc.rig->engine->route), hashes);
+    for (int i = 0; i < 40; i++) {
+        snprintf(text, sizeof text, "set|h/%d|v", i);
+        says(A, text, "+OK\r\n");
+    }
+    assert_int_equal(counted(A, "0123456789abcdef"), -1);
+    assert_int_equal(counted(A, ""), -1); /* all of it would be another group's part, too */
+    int64_t a = counted(A, hashes), b = counted(B, hashes);
+    assert_true(a > 0 && b > 0 && a + b == 40);
+    snprintf(text, sizeof text, "span.count|t2|r||r/m|%s", hashes);
+    says(A, text, "-TXNMOVED the span is not in this group, or not all of it\r\n");
 }
 
 static void a_span_with_a_key_that_is_being_written_is_taken(void **state)
 {
     fill();
     assert_true(ask_text(A, "txn.fetch|t1|1|0|w|r/a"));
-    says(A, "span.get|t2|r||r/m|10|", "-TXNBUSY a key of the span is taken by another transaction\r\n");
-    says(A, "span.count|t2|r||r/b", "-TXNBUSY a key of the span is taken by another transaction\r\n");
-    tells(A, "span.count|t2|r|r/b|r/m", ":1\r\n");
+    says(A, "span.get|t2|r||r/m||10|", "-TXNBUSY a key of the span is taken by another transaction\r\n");
+    says(A, "span.count|t2|r||r/b|", "-TXNBUSY a key of the span is taken by another transaction\r\n");
+    tells(A, "span.count|t2|r|r/b|r/m|", ":1\r\n");
     pass(INTENTS_RESERVED_MS);
-    tells(A, "span.count|t2|r||r/m", ":2\r\n"); /* and what is too old makes way */
+    tells(A, "span.count|t2|r||r/m|", ":2\r\n"); /* and what is too old makes way */
 }
 
 static void readers_share_a_span_and_a_deletion_does_not(void **state)
 {
     fill();
-    tells(A, "span.get|t1|r||r/m|10|k", "*2\r\n$3\r\nr/a\r\n$3\r\nr/b\r\n");
-    tells(A, "span.count|t2|r||r/m", ":2\r\n");
-    says(A, "span.keys|t3|r||r/m", "-TXNBUSY a key of the span is taken by another transaction\r\n");
+    tells(A, "span.get|t1|r||r/m||10|k", "*2\r\n$3\r\nr/a\r\n$3\r\nr/b\r\n");
+    tells(A, "span.count|t2|r||r/m|", ":2\r\n");
+    says(A, "span.keys|t3|r||r/m|", "-TXNBUSY a key of the span is taken by another transaction\r\n");
 }
 
 /* ---- writing */
@@ -303,8 +338,8 @@ static void keys_of_spans_are_deleted_in_two_phases(void **state)
 {
     struct buf in_a = {0}, in_b = {0};
     fill();
-    tells(A, "span.keys|t1|r||r/m", "*2\r\n$3\r\nr/a\r\n$3\r\nr/b\r\n");
-    tells(B, "span.keys|t1|r|r/m|", "*1\r\n$3\r\nr/x\r\n");
+    tells(A, "span.keys|t1|r||r/m|", "*2\r\n$3\r\nr/a\r\n$3\r\nr/b\r\n");
+    tells(B, "span.keys|t1|r|r/m||", "*1\r\n$3\r\nr/x\r\n");
     ops_of(&in_a, &(struct op){.kind = OP_DEL, .key = SLICE("r/a")});
     ops_of(&in_a, &(struct op){.kind = OP_DEL, .key = SLICE("r/b")});
     ops_of(&in_b, &(struct op){.kind = OP_DEL, .key = SLICE("r/x")});
@@ -327,17 +362,17 @@ static void who_has_the_counter_writes_locks_and_nobody_else_changes_any(void **
 {
     struct buf ops = {0}, key = {0}, value = {0};
     struct spacelock l = {.token = spacelock_token(1, A), .exclusive = true, .owner = SLICE("me")};
-    tells(A, "span.locks|t1|r||r/m|w", "*3\r\n:0\r\n:1000000\r\n*0\r\n");
+    tells(A, "span.locks|t1|r||r/m||w", "*3\r\n:0\r\n:1000000\r\n*0\r\n");
     bounces("range.lock|r|r/a|r/b|you|5000");
     says(A, "set|r/a|1", "+OK\r\n"); /* keys are no concern of theirs */
-    says(A, "span.locks|t2|r||r/m|r", "-TXNBUSY a key of the span is taken by another transaction\r\n");
+    says(A, "span.locks|t2|r||r/m||r", "-TXNBUSY a key of the span is taken by another transaction\r\n");
     spacelock_key(&key, SLICE("r"), l.token);
     spacelock_value(&value, &l);
     ops_of(&ops, &(struct op){.kind = OP_SET, .db = STORE_SYSTEM_DB, .key = buf_slice(&key), .value = buf_slice(&value), .expiry_ms = 1005000});
     with_ops(A, "txn.decide", "3", &ops, "+OK\r\n");
     assert_true(ask_text(A, "range.lock|r|r/a|r/b|you|5000"));
     assert_non_null(memmem(sc.out.p, sc.out.len, "me", 2));
-    tells(A, "span.locks|t2|r||r/m|r", "*3\r\n:0\r\n:1000000\r\n*1\r\n*6\r\n:65538\r\n:1\r\n$0\r\n\r\n$0\r\n\r\n$2\r\nme\r\n:1005000\r\n");
+    tells(A, "span.locks|t2|r||r/m||r", "*3\r\n:0\r\n:1000000\r\n*1\r\n*6\r\n:65538\r\n:1\r\n$0\r\n\r\n$0\r\n\r\n$2\r\nme\r\n:1005000\r\n");
     says(A, "range.locks|h/x", "*0\r\n");
     buf_fini(&ops);
     buf_fini(&key);
@@ -346,9 +381,9 @@ static void who_has_the_counter_writes_locks_and_nobody_else_changes_any(void **
 
 static void words_that_make_no_sense_are_refused(void **state)
 {
-    says(A, "span.get|a/b|r||r/m|10|", "-ERR that is no name of a transaction\r\n");
-    says(A, "span.get|t1|r||r/m|0|", "-ERR the arguments of span.get make no sense\r\n");
-    says(A, "span.get|t1|r||r/m|x|", "-ERR the arguments of span.get make no sense\r\n");
+    says(A, "span.get|a/b|r||r/m||10|", "-ERR that is no name of a transaction\r\n");
+    says(A, "span.get|t1|r||r/m||0|", "-ERR the arguments of span.get make no sense\r\n");
+    says(A, "span.get|t1|r||r/m||x|", "-ERR the arguments of span.get make no sense\r\n");
 }
 
 int main(void)
@@ -358,6 +393,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_page_goes_from_the_end_on_and_up_to_its_limit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_enough_by_itself_reserves_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_span_that_is_not_all_here_has_moved, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_span_by_hashes_is_told_by_groups_that_know_the_same_ones, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_span_with_a_key_that_is_being_written_is_taken, set_up, tear_down),
         cmocka_unit_test_setup_teardown(readers_share_a_span_and_a_deletion_does_not, set_up, tear_down),
         cmocka_unit_test_setup_teardown(keys_of_spans_are_deleted_in_two_phases, set_up, tear_down),
