@@ -11,6 +11,12 @@ static inline void le_set_u32(char *p, uint32_t v)
     memcpy(p, &v, 4);
 }
 
+static inline void le_set_u64(char *p, uint64_t v)
+{
+    v = htole64(v);
+    memcpy(p, &v, 8);
+}
+
 static inline uint32_t le_u32(const char *p)
 {
     uint32_t v;

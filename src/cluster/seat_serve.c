@@ -4,6 +4,7 @@
 #include "cluster/holding.h"
 #include "cluster/intents.h"
 #include "cluster/seat_own.h"
+#include "cluster/once.h"
 #include "cluster/seatentry.h"
 #include "cluster/txncmd.h"
 #include "shard/engine.h"
@@ -202,22 +203,83 @@ static bool has_one_key(const struct command *c)
     return c->class == CLASS_KEYED && c->first_key == 1 && c->last_key == 1 && !(c->flags & (CMD_MOVABLE_KEYS | CMD_OF_GROUP));
 }
 
+/* ---- requests that come again */
+
+static const struct ticket *ticket_of(const struct task *t, const struct request *r) { return t->tickets ? &t->tickets[r - t->requests] : NULL; }
+
+/* Whether one behind it in its task, of the same group, has happened before: then this one has had its turn, and what it would do now is out of order. */
+static bool is_overtaken(struct store *store, const struct task *t, const struct request *r)
+{
+    struct slice reply;
+    for (const struct request *k = r + 1; k < t->requests + t->n_requests; k++) {
+        const struct ticket *ticket = ticket_of(t, k);
+        if (k->group != r->group || !ticket->seq) continue;
+        enum once_state state = once_look(store, ticket, &reply);
+        if (state == ONCE_HAPPENED || state == ONCE_FORGOTTEN) return true;
+    }
+    return false;
+}
+
+/* Locked. What is shown of the store, by an answer that comes with no entry of its own, is good when all that went into it is committed and this node is known to lead. */
+static void hold_shown(struct seat *seat, struct hold *h, uint64_t sequence)
+{
+    h->sequence = sequence;
+    h->round = seat->rounds + 1;
+    seat->wants_round = true;
+    seat_serve_soil(seat);
+}
+
+static void hold_repeated(struct seat *seat, struct hold *h)
+{
+    pthread_mutex_lock(&seat->lock);
+    h->bounced = !still_leads(seat);
+    h->repeated = true;
+    h->seat = seat;
+    h->reign = seat->reign;
+    hold_shown(seat, h, seat->shown);
+    pthread_mutex_unlock(&seat->lock);
+}
+
+static bool repeats(void *ctx, const struct task *t, const struct request *r, const struct shard *shard, struct hold *h)
+{
+    struct seat *seat = of_shard(ctx, shard);
+    const struct ticket *ticket = ticket_of(t, r);
+    struct reply out = {.out = t->out, .resp = t->resp};
+    struct slice reply;
+    switch (ticket->seq ? once_look(seat->shard->store, ticket, &reply) : ONCE_NEW) {
+    case ONCE_NEW:
+        h->overtaken = ticket->again && is_overtaken(seat->shard->store, t, r);
+        return h->overtaken;
+    case ONCE_LATE: h->bounced = true; return true;
+    case ONCE_HAPPENED: buf_add_slice(t->out, reply); break;
+    case ONCE_FORGOTTEN: reply_error(&out, "UNCERTAIN the leader of this key's shard was lost while the command was under way: it has happened, but its reply was too long to be kept"); break;
+    }
+    hold_repeated(seat, h);
+    return true;
+}
+
+/* True: there is a record of it now. One that was sent before leaves one also if it found nothing to do: else it might still do something, if the first copy comes late. */
+static bool note_once(struct seat *seat, const struct task *t, const struct request *r, const struct exec *x)
+{
+    const struct ticket *ticket = ticket_of(t, r);
+    if (!ticket || !ticket->seq || (!x->ops && !ticket->again)) return false;
+    once_note(seat->shard->store, ticket, slice_of(t->out->p + t->reply_at, t->out->len - t->reply_at));
+    return true;
+}
+
 static void ran(void *ctx, const struct task *t, const struct request *r, const struct shard *shard, const struct exec *x, struct hold *h)
 {
     struct seat *seat = of_shard(ctx, shard);
     if (t->stale && !(r->cmd->flags & CMD_WRITE)) return;
+    bool noted = note_once(seat, t, r, x);
     pthread_mutex_lock(&seat->lock);
     h->bounced = !settle_locked(seat) || !still_leads(seat);
     if (!h->bounced) {
         h->seat = seat;
         h->reign = seat->reign;
-        h->wrote = x->ops > 0;
-        h->sequence = h->wrote || !has_one_key(r->cmd) ? seat->shown : seatshown_of_key(&seat->shows, r->hash);
-        if (!h->wrote) { /* one that found nothing to do has only looked */
-            h->round = seat->rounds + 1;
-            seat->wants_round = true;
-            seat_serve_soil(seat);
-        }
+        h->wrote = noted || x->ops > 0;
+        h->sequence = seat->shown;
+        if (!h->wrote) hold_shown(seat, h, has_one_key(r->cmd) ? seatshown_of_key(&seat->shows, r->hash) : seat->shown); /* one that found nothing to do has only looked */
     }
     pthread_mutex_unlock(&seat->lock);
 }
@@ -232,4 +294,4 @@ static void settle(void *ctx, const struct shard *shard)
     seats_hurry(seat->all);
 }
 
-const struct seating seat_serve = {.admits = admits, .ran = ran, .rules = rules, .settle = settle, .intents = intents, .holding = holding, .group = group, .serves = serves};
+const struct seating seat_serve = {.admits = admits, .repeats = repeats, .ran = ran, .rules = rules, .settle = settle, .intents = intents, .holding = holding, .group = group, .serves = serves};

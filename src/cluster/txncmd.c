@@ -586,7 +586,7 @@ bool txncmd_admits(struct intents *n, const struct command_table *t, const struc
 
 static const struct command rows[] = {
     {.name = "txn.digest", .fn = cmd_digest, .arity = 2, .flags = CMD_OF_NODES | CMD_READONLY, .first_key = 1, .last_key = 1, .key_step = 1, OF_GROUP, .summary = "The digest of a key, for WATCH.", .args = "key"},
-    {.name = "txn.run", .fn = cmd_run, .arity = -3, .flags = WRITE, OF_GROUP, .summary = "A transaction within the group.", .args = "nchecks [db key digest ...] ncommands [db argc arg ...]"},
+    {.name = "txn.run", .fn = cmd_run, .arity = -3, .flags = WRITE | CMD_ONCE, OF_GROUP, .summary = "A transaction within the group.", .args = "nchecks [db key digest ...] ncommands [db argc arg ...]"},
     {.name = "txn.fetch", .fn = cmd_fetch, .arity = -6, .flags = READ, OF_GROUP, .summary = "Reserves keys, and gives their entries.", .args = "id nkeys db use key [db use key ...]"},
     {.name = "txn.done", .fn = cmd_done, .arity = 3, .flags = READ, OF_GROUP, .summary = "Gives reservations back that were held to this moment.", .args = "id token"},
     {.name = "txn.prepare", .fn = cmd_prepare, .arity = 5, .flags = WRITE, OF_GROUP, .summary = "Makes reservations an intent.", .args = "id token decider ops"},

@@ -40,6 +40,7 @@ enum command_flag {
     CMD_ALL_KEYS = 1 << 19,     /* of these: it is about all keys of the group */
     CMD_OF_LOCKS = 1 << 20,     /* CLASS_SPACE: it is about the locks on the part that it names, not about its keys */
     CMD_OF_NODES = 1 << 21,     /* nodes send it to each other, no client may; but it goes to where its keys are, as any */
+    CMD_ONCE = 1 << 22,         /* CMD_OF_GROUP: it must not run twice, as whatever clients send must not (cluster/once.h). Others are made so that they may */
 };
 
 struct command;

@@ -259,13 +259,6 @@ void spaces_text_hash(struct buf *out, const struct hash_desc *d)
     text_bound(out, " boundary=", d->boundary, '-');
 }
 
-static const struct hash_desc *hash_by_id(const struct space_map *m, uint64_t id)
-{
-    for (uint32_t i = 0; i < m->n_hash; i++)
-        if (m->hash[i].id == id) return &m->hash[i];
-    return NULL;
-}
-
 void spaces_text_place(struct buf *out, const struct space_map *m, struct slice name, struct slice key)
 {
     struct space_place place;
@@ -276,7 +269,7 @@ void spaces_text_place(struct buf *out, const struct space_map *m, struct slice 
         return;
     }
     spaces_route(m, key, keyhash(key, m->route.seed), &place);
-    const struct hash_desc *h = hash_by_id(m, place.id);
+    const struct hash_desc *h = spaces_hash_by_id(m, place.id);
     if (h) {
         spaces_text_hash(out, h);
         return;

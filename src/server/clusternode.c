@@ -308,6 +308,7 @@ static void add_relay(struct buf *out, const struct relay_info *r)
     add(out, "cluster_requests_bounced", r->bounced);
     add(out, "cluster_requests_retried", r->retried);
     add(out, "cluster_requests_stale", r->stale);
+    add(out, "cluster_requests_repeated", r->repeated);
     add(out, "cluster_requests_uncertain", r->uncertain);
     add(out, "cluster_requests_timed_out", r->timed_out);
 }

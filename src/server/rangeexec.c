@@ -22,19 +22,12 @@ static void must_retry(struct exec *x, const struct space_map *m, const char *re
     buf_fini(&text);
 }
 
-static bool is_known(const struct space_map *m, uint64_t id)
-{
-    for (uint32_t i = 0; i < m->n_hash; i++)
-        if (m->hash[i].id == id) return true;
-    return spaces_range_by_id(m, id, NULL);
-}
-
 static bool key_is_there(struct exec *x, const struct space_map *m, const struct fence *f, struct slice key)
 {
     struct space_place place;
     spaces_route(m, key, keyhash(key, x->route->seed), &place);
     if (place.id == f->id && place.generation == f->generation) return true;
-    must_retry(x, m, place.id == f->id ? "stale-generation" : is_known(m, f->id) ? "key-elsewhere" : "no-such-range", key);
+    must_retry(x, m, place.id == f->id ? "stale-generation" : spaces_range_by_id(m, f->id, NULL) || spaces_hash_by_id(m, f->id) ? "key-elsewhere" : "no-such-range", key);
     return false;
 }
 

@@ -29,6 +29,7 @@ struct relay *relay_new(struct server *s)
         rf->relay = r;
         rf->front = s->fronts[i];
         rf->look_ms = INT64_MAX;
+        rf->numbers.session = s->engine->random; /* of this life of the process */
         rf->last_call = &rf->calls;
         rf->last_early = &rf->early;
         rf->told_mail.to_worker = told;
@@ -54,6 +55,7 @@ void relay_free(struct relay *r)
         mem_free(rf->places);
         task_fini(&rf->finder);
         buf_fini(&rf->heads);
+        mem_free(rf->numbers.free);
     }
     mem_free(r->fronts);
     mem_free(r);
@@ -74,6 +76,7 @@ void relay_look(struct relay *r, struct relay_info *out)
         out->bounced += STAT_GET(c->bounced);
         out->retried += STAT_GET(c->retried);
         out->stale += STAT_GET(c->stale);
+        out->repeated += STAT_GET(c->repeated);
         out->guests += STAT_GET(c->guests);
         out->uncertain += STAT_GET(c->uncertain);
         out->timed_out += STAT_GET(c->timed_out);

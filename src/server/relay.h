@@ -11,11 +11,11 @@
  *
  *   -CLUSTERDOWN   nobody leads the group for as long as the time-out: nothing happened
  *   -MUSTRETRY     this node's map stayed older than the leader's for as long: nothing happened
- *   -UNCERTAIN     the connection to the leader broke, or it lost its place, while a write was under way: it may have happened
+ *   -UNCERTAIN     the connection to the leader broke, or it lost its place, while a write was under way, and nobody could say in time what became of it: it may have happened
  *   -CROSSSHARD    the keys of one command are in different groups: nothing happened
  *   -TRYAGAIN      the leader lost its place between two commands of a pipeline, and the later one happened: this one did not, and cannot any more in its order. Or a transaction had the keys for as long as the time-out, or they were on
  *                  their way to another group: nothing happened
- * A read whose fate is unknown is simply asked again.
+ * A read whose fate is unknown is simply asked again. So is a write that was sent to another node: it has a number by which whoever leads knows whether it has happened (cluster/once.h).
  *
  * A command that waits goes alone, and waits on the node that leads its keys' group (server/relay_wait.h).
  *
@@ -66,7 +66,8 @@ void relay_down(void *ctx, uint64_t peer);
 
 struct relay_info { /* any thread */
     uint64_t waves, here, forwarded, bounced, retried, guests;
-    uint64_t stale; /* guests that the fence refused */
+    uint64_t stale;    /* guests that the fence refused */
+    uint64_t repeated; /* guests that had happened before */
     uint64_t uncertain, timed_out;
 };
 void relay_look(struct relay *r, struct relay_info *out);

@@ -155,6 +155,7 @@ static void add_reply(struct guest *g, struct buf *to, uint32_t k)
     size_t from = k ? h[-1].reply_end : 0;
     enum wirecall_status status = status_of(g, k);
     struct slice reply = slice_of(g->out.p + from, h->reply_end - from);
+    STAT_ADD(g->rf->counts.repeated, h->repeated);
     if (h->bounced && status == WIRECALL_MUSTRETRY) add_stale(g, to, k);
     else if (status == WIRECALL_DONE && reply.n > REPLY_MAX) add_too_long(to, h);
     else relay_code_add_answer(to, status, status == WIRECALL_DONE ? reply : slice_of(NULL, 0));
@@ -235,7 +236,18 @@ static void add_ticket(struct guest *g, struct relay_head h)
         g->tickets = mem_resize(g->tickets, g->cap_tickets * sizeof *g->tickets);
         g->task.tickets = g->tickets;
     }
-    g->tickets[g->task.n_requests] = (struct ticket){g->call.map, h.range, h.generation, h.group};
+    g->tickets[g->task.n_requests] = (struct ticket){
+        .map = g->call.map,
+        .range = h.range,
+        .generation = h.generation,
+        .group = h.group,
+        .front = relay_code_front(g->call.id),
+        .slot = h.slot,
+        .node = g->letter->from,
+        .session = g->call.session,
+        .seq = h.seq,
+        .again = g->call.flags & RELAY_AGAIN,
+    };
 }
 
 static void add_command(struct guest *g, struct relay_head h, const struct slice *argv)

@@ -73,9 +73,50 @@ bool relay_message_add(struct relay_message *m, uint32_t i)
     }
     m->requests[m->n++] = i;
     m->bytes += bytes;
-    m->writes |= relay_wave_writes(w, i);
+    m->once |= relay_wave_writes(w, i) && !relay_wave_numbers(w, i);
     return true;
 }
+
+/* ---- numbers of writes */
+
+static void number(struct wave *w, uint32_t i)
+{
+    struct relay_numbers *n = &w->rf->numbers;
+    struct asked *a = &w->asked[i];
+    if (a->seq || !relay_wave_numbers(w, i)) return;
+    a->slot = n->n_free ? n->free[--n->n_free] : ++n->made;
+    a->seq = ++n->last;
+    w->numbered = true;
+}
+
+void relay_message_free_numbers(struct wave *w)
+{
+    struct relay_numbers *n = &w->rf->numbers;
+    if (!w->numbered) return;
+    if (n->cap < n->made) {
+        n->cap = n->made < 64 ? 64 : n->made * 2;
+        n->free = mem_resize(n->free, n->cap * sizeof *n->free);
+    }
+    for (uint32_t i = 0; i < relay_wave_size(w); i++)
+        if (w->asked[i].seq) n->free[n->n_free++] = w->asked[i].slot;
+}
+
+void relay_message_ticket(const struct wave *w, uint32_t i, struct ticket *out)
+{
+    const struct relay_front *rf = w->rf;
+    const struct request *r = relay_wave_request(w, i);
+    const struct asked *a = &w->asked[i];
+    task_fence(relay_engine(rf), r->cmd, relay_wave_argv(w, i), r->argc, out);
+    out->group = a->group;
+    out->node = rf->relay->cluster.self;
+    out->front = rf->front->worker.id;
+    out->session = rf->numbers.session;
+    out->slot = a->slot;
+    out->seq = a->seq;
+    out->again = w->unsure;
+}
+
+/* ---- writing */
 
 static void add_arg(struct relay_front *rf, uint32_t n, struct slice arg)
 {
@@ -86,26 +127,35 @@ static void add_arg(struct relay_front *rf, uint32_t n, struct slice arg)
     rf->argv[n] = arg;
 }
 
+/* Appends the command and its head; gives how many arguments there are then. */
+static uint32_t add_command(struct relay_message *m, uint32_t i, uint32_t n, uint64_t *map)
+{
+    struct wave *w = m->wave;
+    struct relay_front *rf = w->rf;
+    const struct request *r = relay_wave_request(w, i);
+    const struct slice *argv = relay_wave_argv(w, i);
+    struct ticket t;
+    number(w, i);
+    relay_message_ticket(w, i, &t);
+    if (t.map) *map = t.map;
+    size_t at = rf->heads.len;
+    relay_code_add_head(&rf->heads, (struct relay_head){.argc = r->argc, .group = t.group, .range = t.range, .generation = t.generation, .slot = t.slot, .seq = t.seq});
+    add_arg(rf, n++, slice_of(rf->heads.p + at, rf->heads.len - at));
+    for (uint32_t k = 0; k < r->argc; k++) add_arg(rf, n++, argv[k]);
+    return n;
+}
+
 void relay_message_write(struct relay_message *m)
 {
     struct wave *w = m->wave;
     struct relay_front *rf = w->rf;
     const struct asker *a = &w->asker;
-    struct ticket fence;
+    uint32_t n = 0, flags = (a->no_touch ? RELAY_NO_TOUCH : 0) | (w->unsure ? RELAY_AGAIN : 0);
     uint64_t map = 0;
-    uint32_t n = 0;
     rf->heads.len = 0;
-    buf_room(&rf->heads, (size_t)m->n * RELAY_HEAD_BYTES); /* slices into it stay */
-    for (uint32_t k = 0; k < m->n; k++) {
-        const struct request *r = relay_wave_request(w, m->requests[k]);
-        const struct slice *argv = relay_wave_argv(w, m->requests[k]);
-        add_arg(rf, n++, slice_of(rf->heads.p + rf->heads.len, RELAY_HEAD_BYTES));
-        task_fence(relay_engine(rf), r->cmd, argv, r->argc, &fence);
-        if (fence.map) map = fence.map;
-        relay_code_add_head(&rf->heads, (struct relay_head){r->argc, w->asked[m->requests[k]].group, fence.range, fence.generation});
-        for (uint32_t i = 0; i < r->argc; i++) add_arg(rf, n++, argv[i]);
-    }
-    struct wirecall_request call = {.id = m->id, .map = map, .flags = a->no_touch ? RELAY_NO_TOUCH : 0, .timeout_ms = a->timeout_ms, .db = a->db, .resp = a->resp, .argc = n};
+    buf_room(&rf->heads, (size_t)m->n * (RELAY_HEAD_BYTES + RELAY_NUMBER_BYTES)); /* slices into it stay */
+    for (uint32_t k = 0; k < m->n; k++) n = add_command(m, m->requests[k], n, &map);
+    struct wirecall_request call = {.id = m->id, .session = rf->numbers.session, .map = map, .flags = flags, .timeout_ms = a->timeout_ms, .db = a->db, .resp = a->resp, .argc = n};
     wirecall_add_request(&relay_peer(rf, m->peer)->frames, m->group, &call, rf->argv);
     m->sent_ms = w->round_ms;
     STAT_ADD(rf->counts.forwarded, m->n);

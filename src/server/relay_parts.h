@@ -50,12 +50,19 @@ struct relay_peer {
 };
 
 struct relay_counts { /* one writer, read by anyone: relaxed */
-    uint64_t waves, here, forwarded, bounced, retried, guests, stale, uncertain, timed_out;
+    uint64_t waves, here, forwarded, bounced, retried, guests, stale, repeated, uncertain, timed_out;
 };
 
 struct relay_place {
     uint64_t round; /* it is of another one: not known */
     uint64_t node;
+};
+
+/* Numbers of the writes that a front sends to other nodes (cluster/once.h). */
+struct relay_numbers {
+    uint64_t session, last;
+    uint32_t made; /* slots, from 1 on */
+    uint32_t *free, n_free, cap;
 };
 
 struct relay_front {
@@ -67,6 +74,7 @@ struct relay_front {
     uint32_t n_slots, cap_slots;
     uint32_t *free_slots, n_free;
     uint32_t serial;
+    struct relay_numbers numbers;
     struct wave *waves, *spare_waves;
     struct call *calls, **last_call; /* that begin at the end of this turn */
     struct guest *guests, *spare_guests;
@@ -113,6 +121,7 @@ static inline uint64_t relay_map_version(const struct relay_front *rf) { return 
 
 static inline enum seat_outcome relay_outcome(const struct relay_front *rf, const struct hold *h)
 {
+    if (unlikely(h->overtaken)) return SEAT_LOST;
     return h->seat ? rf->relay->cluster.outcome(rf->relay->cluster.ctx, h) : SEAT_DONE;
 }
 
@@ -165,6 +174,7 @@ bool relay_fence_read(struct slice reply, uint64_t *map, struct slice *text); /*
 enum { /* flags of a request */
     RELAY_PING = 1,
     RELAY_NO_TOUCH = 2,
+    RELAY_AGAIN = 4, /* some of its commands were sent before, and may have happened */
     /* relay_wait.h */
     RELAY_WAIT = 16, /* one command, which waits */
     RELAY_WAIT_GO = 32, /* of the one with this number; and no command, as a ping */
@@ -176,11 +186,13 @@ enum { /* flags of a request */
 struct relay_head { /* of a command in a message */
     uint32_t argc, group;
     uint64_t range, generation; /* the fence; both 0: none */
+    uint32_t slot;              /* a write's number (cluster/once.h); seq 0: none */
+    uint64_t seq;
 };
 void relay_code_add_head(struct buf *out, struct relay_head h);
 /* The head at argv[*at], which moves on to the command's first argument; false: there is none, or its arguments are not all there. */
 bool relay_code_head(const struct slice *argv, uint32_t argc, uint32_t *at, struct relay_head *h);
-enum { RELAY_HEAD_BYTES = 24 };
+enum { RELAY_HEAD_BYTES = 24, RELAY_NUMBER_BYTES = 12 }; /* the number is there if there is one */
 
 /* Answers: one for each command of the message, in order. */
 void relay_code_add_answer(struct buf *out, enum wirecall_status status, struct slice reply);

@@ -46,16 +46,31 @@ static void __attribute__((format(printf, 4, 5))) answer_error(struct wave *w, u
     buf_fini(&line);
 }
 
-void relay_round_uncertain(struct wave *w, uint32_t i)
+static void answer_uncertain(struct wave *w, uint32_t i)
 {
     STAT_ADD(w->rf->counts.uncertain, 1);
     w->asked[i].happened = true;
     answer_error(w, i, CALL_UNCERTAIN, "UNCERTAIN the leader of this key's shard was lost while the command was under way: it may have happened, or may yet");
 }
 
+void relay_round_doubt(struct wave *w, uint32_t i)
+{
+    struct asked *a = &w->asked[i];
+    if (!a->seq) {
+        answer_uncertain(w, i);
+        return;
+    }
+    a->unsure = w->unsure = true;
+    a->state = ASKED_LOST;
+}
+
 static void answer_nobody(struct wave *w, uint32_t i)
 {
     const struct asked *a = &w->asked[i];
+    if (a->unsure) {
+        answer_uncertain(w, i);
+        return;
+    }
     STAT_ADD(w->rf->counts.timed_out, 1);
     switch ((enum asked_why)a->why) {
     case ASKED_NOBODY: answer_error(w, i, CALL_NOBODY, "CLUSTERDOWN nobody leads the shard of this key: nothing was done"); break;
@@ -154,9 +169,9 @@ static void settle_hold(struct wave *w, uint32_t k, enum seat_outcome outcome)
     w->under_way--;
     switch (outcome) {
     case SEAT_DONE:
-        *a = (struct asked){.group = a->group, .state = ASKED_OVER, .here = true, .happened = true, .at = from - w->out_gap, .n = h->reply_end - from};
+        *a = (struct asked){.group = a->group, .state = ASKED_OVER, .here = true, .happened = true, .slot = a->slot, .seq = a->seq, .at = from - w->out_gap, .n = h->reply_end - from};
         break;
-    case SEAT_UNCERTAIN: relay_round_uncertain(w, i); break;
+    case SEAT_UNCERTAIN: relay_round_doubt(w, i); break;
     default: a->state = ASKED_LOST;
     }
 }
@@ -232,7 +247,7 @@ static void start_own(struct wave *w)
 void relay_round_lose(struct wave *w, uint32_t i)
 {
     w->under_way--;
-    if (relay_wave_writes(w, i)) relay_round_uncertain(w, i);
+    if (relay_wave_writes(w, i)) relay_round_doubt(w, i);
     else w->asked[i].state = ASKED_LOST;
 }
 
@@ -284,6 +299,18 @@ static uint64_t place_of(struct wave *w, uint32_t i)
     return p->node;
 }
 
+/* Of a request of own that is about to be added. What has a number must leave its record here, too, and be known again. */
+static void add_ticket(struct wave *w, uint32_t i)
+{
+    uint32_t n = w->own.n_requests;
+    if (n == w->cap_tickets) {
+        w->cap_tickets = n ? n * 2 : 16;
+        w->tickets = mem_resize(w->tickets, w->cap_tickets * sizeof *w->tickets);
+    }
+    w->own.tickets = w->tickets;
+    relay_message_ticket(w, i, &w->tickets[n]);
+}
+
 static void place(struct wave *w, uint32_t i)
 {
     struct asked *a = &w->asked[i];
@@ -292,6 +319,7 @@ static void place(struct wave *w, uint32_t i)
     if (node == relay_wave_cluster(w)->self) {
         const struct request *r = relay_wave_request(w, i);
         add_here(w, i);
+        if (unlikely(w->numbered)) add_ticket(w, i);
         task_add_to(&w->own, w->rf->front->worker.engine, a->group, r->cmd, relay_wave_argv(w, i), r->argc);
     } else if (!relay_message_add(relay_message_to(w, node, a->group), i)) {
         return;
@@ -321,6 +349,10 @@ static void find_groups_again(struct wave *w)
         task_clear(t);
         uint32_t group = task_add_to(t, w->rf->front->worker.engine, r->group, r->cmd, relay_wave_argv(w, i), r->argc)->group;
         if (group == w->asked[i].group && group < META_GROUPS_MAX) continue;
+        if (w->asked[i].unsure) { /* another group does not know it */
+            answer_uncertain(w, i);
+            continue;
+        }
         w->asked[i].group = group;
         w->asked[i].struck = false;
         if (!hand_back(w, i)) refuse(w, i);
@@ -342,6 +374,7 @@ static void start_round(struct wave *w, int64_t now_ms)
     w->left = count_open(w);
     w->n_here = w->first_hold = w->next_hold = w->n_holds = 0;
     task_clear(&w->own);
+    w->own.tickets = NULL;
     for (int struck = 0; struck < 2; struck++)
         for (uint32_t i = 0; i < relay_wave_size(w); i++)
             if (w->asked[i].state == ASKED_OPEN && w->asked[i].struck == struck) place(w, i);
@@ -379,6 +412,7 @@ static void settle_lost(struct wave *w)
         if (w->asked[i].state != ASKED_LOST) continue;
         STAT_ADD(w->rf->counts.retried, 1);
         if (may_go_again(w, i)) w->asked[i].state = ASKED_OPEN;
+        else if (w->asked[i].unsure) answer_uncertain(w, i);
         else answer_error(w, i, CALL_NOBODY, "TRYAGAIN the leader of this key's shard changed in the middle of a pipeline: nothing was done");
     }
 }

@@ -352,7 +352,7 @@ static void begin(struct relay_front *rf, struct relay_letter *l, const struct w
     }
     struct stay *s = stay_new(rf, l->from, call->id, l->group);
     s->letter = l;
-    s->ticket = (struct ticket){call->map, h.range, h.generation, h.group};
+    s->ticket = (struct ticket){.map = call->map, .range = h.range, .generation = h.generation, .group = h.group};
     start(s, &(struct relay_wait_command){.group = l->group, .argc = h.argc, .argv = argv + at, .db = (uint16_t)call->db, .resp = call->resp, .no_touch = call->flags & RELAY_NO_TOUCH}, cmd);
 }
 

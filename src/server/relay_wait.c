@@ -234,7 +234,7 @@ static void send_command(struct relay_wait *w, uint64_t peer)
     struct slice *argv = mem_alloc((w->argc + 1) * sizeof *argv);
     struct ticket fence;
     task_fence(relay_engine(rf), w->cmd, w->argv, w->argc, &fence);
-    relay_code_add_head(&head, (struct relay_head){w->argc, w->group, fence.range, fence.generation});
+    relay_code_add_head(&head, (struct relay_head){.argc = w->argc, .group = w->group, .range = fence.range, .generation = fence.generation});
     argv[0] = buf_slice(&head);
     memcpy(argv + 1, w->argv, w->argc * sizeof *argv);
     take_number(w, peer);

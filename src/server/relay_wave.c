@@ -11,7 +11,7 @@
 #include "server/relay_wait.h"
 
 enum {
-    SILENT_MS = 100,         /* a message of reads that has no answer for so long is given up when another node leads by now */
+    SILENT_MS = 100,         /* a message that has no answer for so long is given up when another node leads by now */
     SPARE_BYTES = 64 * 1024, /* buffers larger than this are not kept */
 };
 
@@ -43,6 +43,7 @@ static void wave_fini(struct wave *w)
     buf_fini(&w->replies);
     mem_free(w->asked);
     mem_free(w->here);
+    mem_free(w->tickets);
     mem_free(w);
 }
 
@@ -56,12 +57,13 @@ static void wave_put(struct wave *w)
 {
     struct relay_front *rf = w->rf;
     while (w->messages) relay_message_free(w->messages);
+    relay_message_free_numbers(w);
     *w->back = w->next;
     if (w->next) w->next->back = w->back;
     task_clear(&w->own);
     empty(&w->here_out);
     empty(&w->replies);
-    struct wave kept = {.own = w->own, .here_out = w->here_out, .replies = w->replies, .asked = w->asked, .cap_asked = w->cap_asked, .here = w->here, .cap_here = w->cap_here};
+    struct wave kept = {.own = w->own, .here_out = w->here_out, .replies = w->replies, .asked = w->asked, .cap_asked = w->cap_asked, .here = w->here, .cap_here = w->cap_here, .tickets = w->tickets, .cap_tickets = w->cap_tickets};
     *w = kept;
     w->next = rf->spare_waves;
     rf->spare_waves = w;
@@ -261,7 +263,7 @@ static void take_answer(struct relay_message *m, uint32_t i, enum wirecall_statu
         relay_round_answer(w, i, reply);
         w->asked[i].happened = true;
         break;
-    case WIRECALL_UNCERTAIN: relay_round_uncertain(w, i); break;
+    case WIRECALL_UNCERTAIN: relay_round_doubt(w, i); break;
     case WIRECALL_MUSTRETRY:
         if (reply.n) relay_round_refused(w, i, reply);
         else w->asked[i].state = ASKED_LOST;
@@ -351,11 +353,11 @@ void relay_wave_peer_down(struct relay_front *rf, uint64_t peer)
 
 /* ---- time */
 
-/* A message that only reads, to a node that does not lead any more: nothing is lost by asking the new one. */
+/* A message to a node that does not lead any more: nothing is lost by asking the new one, which knows what has happened. */
 static bool is_vain(const struct relay_message *m, int64_t now_ms)
 {
     const struct relay_cluster *c = relay_wave_cluster(m->wave);
-    if (m->writes || now_ms - m->sent_ms < SILENT_MS) return false;
+    if (m->once || now_ms - m->sent_ms < SILENT_MS) return false;
     uint64_t leader = c->leader(c->ctx, m->group);
     return leader && leader != m->peer;
 }

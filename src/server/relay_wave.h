@@ -20,6 +20,9 @@ struct asked { /* a request of an unfolded wave */
     bool struck; /* its group has bounced: it goes last, so that it holds up no others */
     uint8_t why; /* enum asked_why: why it did not run the last time */
     uint8_t fate; /* enum call_fate, when it is over */
+    bool unsure; /* a write with a number: it may have happened, and who leads will know it again */
+    uint32_t slot; /* its number; seq 0: it has none, because it was never sent to another node */
+    uint64_t seq;
     size_t at, n; /* its reply; or, if it was refused, what the newer map says */
 };
 
@@ -44,6 +47,8 @@ struct wave {
     bool forgotten;
     bool paused;         /* until retry_ms */
     bool bounced;        /* some request has */
+    bool numbered;       /* some request has a number */
+    bool unsure;         /* some request is, or was */
     int64_t deadline_ms, round_ms; /* round_ms: when it began */
     int64_t retry_ms;    /* when the next round begins */
     uint32_t pause_ms;   /* after the next round without an answer */
@@ -59,6 +64,8 @@ struct wave {
     uint32_t cap_asked;
     uint32_t under_way;
     struct task own;
+    struct ticket *tickets; /* of its requests, if some have a number */
+    uint32_t cap_tickets;
     uint32_t *here, n_here, cap_here; /* requests of own */
     struct buf here_out, replies;
     size_t out_gap;      /* of a whole wave that was unfolded: what its holds' places are too high by */
@@ -71,7 +78,7 @@ struct relay_message { /* under way to another node */
     uint64_t id, peer;
     int64_t sent_ms;
     uint32_t group; /* of the first */
-    bool writes;    /* one of them does */
+    bool once;      /* one of them writes and has no number: if it is lost, nobody can tell what became of it */
     bool full;
     uint32_t n, cap;
     size_t bytes;
@@ -84,6 +91,12 @@ static inline const struct request *relay_wave_request(const struct wave *w, uin
 static inline const struct slice *relay_wave_argv(const struct wave *w, uint32_t i) { return relay_wave_task(w)->args + relay_wave_request(w, i)->first_arg; }
 static inline uint32_t relay_wave_size(const struct wave *w) { return w->end - w->first; }
 static inline bool relay_wave_writes(const struct wave *w, uint32_t i) { return relay_wave_request(w, i)->cmd->flags & CMD_WRITE; }
+/* Whether it gets a number when it goes to another node. Most of groups' own commands need none: whoever sends them sends them again if need be. */
+static inline bool relay_wave_numbers(const struct wave *w, uint32_t i)
+{
+    uint32_t flags = relay_wave_request(w, i)->cmd->flags;
+    return flags & CMD_WRITE && (!(flags & CMD_OF_GROUP) || flags & CMD_ONCE);
+}
 static inline bool relay_wave_stops(const struct wave *w) { return w->rf->front->stopping; }
 
 /* ---- relay_wave.c */
@@ -107,8 +120,8 @@ bool relay_round_go(struct wave *w); /* goes as far as it goes now; true: every 
 void relay_round_struck(struct wave *w, uint32_t i, enum asked_why why); /* request i has bounced, and with it those of its group */
 void relay_round_refused(struct wave *w, uint32_t i, struct slice reply); /* the fence refused it: relay_fence_read */
 void relay_round_answer(struct wave *w, uint32_t i, struct slice reply);
-void relay_round_uncertain(struct wave *w, uint32_t i);
-void relay_round_lose(struct wave *w, uint32_t i); /* nobody knows what became of it */
+void relay_round_doubt(struct wave *w, uint32_t i); /* it is a write, and may have happened */
+void relay_round_lose(struct wave *w, uint32_t i);  /* nobody knows what became of it */
 void relay_round_lose_holds(struct wave *w);       /* which have no outcome for too long */
 enum asked_why relay_round_why(const struct wave *w, uint32_t i); /* request i bounced here */
 bool relay_round_is_stale_read(const struct wave *w, const struct request *r); /* this replica is good enough for it: its client said so */
@@ -118,6 +131,9 @@ bool relay_round_is_stale_read(const struct wave *w, const struct request *r); /
 struct relay_message *relay_message_to(struct wave *w, uint64_t peer, uint32_t group); /* the wave's, or a new one */
 bool relay_message_add(struct relay_message *m, uint32_t i); /* false: it is full, and so it is for all that follow */
 void relay_message_write(struct relay_message *m);
+/* What a request of the wave says of itself where it is sent. */
+void relay_message_ticket(const struct wave *w, uint32_t i, struct ticket *out);
+void relay_message_free_numbers(struct wave *w); /* it is over */
 void relay_message_free(struct relay_message *m);
 struct relay_message *relay_message_find(const struct relay_front *rf, uint64_t id, uint64_t from); /* NULL: it was given up */
 /* Whether messages reach a node: it has answered since its connection broke. If not it is asked whether it is there; by its relay, which has the messages of data groups. */

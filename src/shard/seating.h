@@ -28,6 +28,8 @@ struct hold {
     struct seat *seat;    /* NULL: nothing is waited for */
     size_t reply_end;     /* where its reply ends in the task's output; it begins where the one before it ends */
     bool bounced;         /* nothing happened, and what may be there of a reply is none; the task ended here, so that those behind it do not overtake it */
+    bool repeated;        /* it did not run: it has happened before, and the reply is that of the first time */
+    bool overtaken;       /* it did not run: one behind it in its task has happened before */
     bool wrote;           /* its ops are in the entry `sequence`; else it may have shown what is */
     uint64_t reign;       /* of this node over the group */
     uint64_t sequence;    /* of the group's entries here */
@@ -38,6 +40,8 @@ struct seating {
     void *ctx;
     /* Under the seat's token: may this run here now? False: it bounces. */
     bool (*admits)(void *ctx, const struct task *t, const struct request *r, const struct shard *s);
+    /* Under the token, for a request with a ticket that was admitted: has it, or has one behind it, happened before? True: it does not run; its reply, if it has one, is appended, and h says what that waits for. NULL: never. */
+    bool (*repeats)(void *ctx, const struct task *t, const struct request *r, const struct shard *s, struct hold *h);
     /* Under the token, when it has run: says in h what its answer waits for. */
     void (*ran)(void *ctx, const struct task *t, const struct request *r, const struct shard *s, const struct exec *x, struct hold *h);
     /* Under the token: may keys expire or be evicted here now? */

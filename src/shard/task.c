@@ -52,6 +52,21 @@ static void note_hold(const struct worker *w, struct task *t, const struct shard
     if (unlikely(h->bounced)) end_at_bounce(t);
 }
 
+/* True: the request at pos, which another node sent, does not run, because it has happened before. */
+static bool is_repeated(const struct worker *w, struct task *t, const struct shard *s)
+{
+    const struct seating *seating = w->engine->seating;
+    const struct request *r = &t->requests[t->pos];
+    const struct ticket *ticket = &t->tickets[t->pos];
+    struct hold h = {0};
+    if ((!ticket->seq && !ticket->again) || r->group == SEATING_NO_GROUP || !seating->repeats || !seating->repeats(seating->ctx, t, r, s, &h)) return false;
+    struct hold *noted = add_hold(t);
+    h.reply_end = noted->reply_end;
+    *noted = h;
+    if (unlikely(h.bounced)) end_at_bounce(t);
+    return true;
+}
+
 /* ---- */
 
 void task_clear(struct task *t)
@@ -215,6 +230,8 @@ static bool run_request(struct worker *w, struct task *t, const struct shard *s)
         t->with_all(w, t);
         return true;
     }
+    t->reply_at = t->out->len;
+    if (unlikely(t->tickets != NULL) && is_repeated(w, t, s)) return true;
     struct exec *x = set_up(w, t, r);
     x->shard = s ? s->id : EXEC_NO_SHARD;
     if (unlikely(task_visits_shards(r->cmd)) && r->n_shards) call_each(w, t, x, r->shard);

@@ -37,11 +37,14 @@ struct request {
 };
 
 /* In a cluster: what a request that another node routed says of itself. The fence is where its sender's map has its first key: the request is refused when it is to run if the map here, under the tokens, has it in another
- * group; or, being a newer one, in another range or at another generation. */
+ * group; or, being a newer one, in another range or at another generation. The number is what a write is known by if it comes again (cluster/once.h). */
 struct ticket {
     uint64_t map; /* version of the sender's; 0: there is no fence */
     uint64_t range, generation;
     uint32_t group;
+    uint32_t front, slot;        /* of the sender's */
+    uint64_t node, session, seq; /* seq 0: it has no number */
+    bool again;                  /* of the task's requests some were sent before, and may have happened */
 };
 
 struct task {
@@ -71,6 +74,7 @@ struct task {
     uint32_t n_holds, cap_holds;
     uint32_t held;           /* REQUEST_MANY: tokens taken so far; REQUEST_EACH: shards visited */
     struct buf *out;
+    size_t reply_at;         /* where the reply of the request that runs, or has just run, begins in it */
     size_t out_max;          /* when out has grown to this the task ends early, so that its owner can send; 0: no limit */
     struct buf carry;        /* REQUEST_EACH */
     int64_t carry_n;

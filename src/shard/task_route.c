@@ -212,7 +212,7 @@ void task_fence(const struct engine *e, const struct command *cmd, const struct 
     const struct space_map *m = route_map(&e->route);
     struct whereabouts w = {0};
     if (m && !(cmd->flags & CMD_OF_GROUP)) find_places(e, m, cmd, argv, argc, &w);
-    *out = w.any ? (struct ticket){m->version, w.range, w.generation, w.group} : (struct ticket){.group = SEATING_NO_GROUP};
+    *out = w.any ? (struct ticket){.map = m->version, .range = w.range, .generation = w.generation, .group = w.group} : (struct ticket){.group = SEATING_NO_GROUP};
 }
 
 static inline void find_shards(struct task *t, const struct engine *e, struct request *r, const struct slice *argv)

@@ -21,9 +21,11 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/le.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "cluster/meta.h"
+#include "cluster/once.h"
 #include "server/front.h"
 #include "server/relay_parts.h"
 #include "server/stats.h"
@@ -91,7 +93,9 @@ struct relayrig {
     char keys[RELAYRIG_KEYS][8];
     uint32_t group_of[RELAYRIG_KEYS];  /* from 0 */
     struct buf truth[RELAYRIG_KEYS];
+    struct buf records[RELAYRIG_GROUPS]; /* likewise the system database: u32 length of the key, u32 length of the value, both */
     void (*on_idle)(struct relayrig_client *c);
+    uint64_t repeated; /* requests that had happened before */
 };
 
 /* ---- seats */
@@ -104,12 +108,44 @@ static bool relayrig_admits(void *ctx, const struct task *t, const struct reques
     return r->group < META_GROUPS_MAX && relayrig_seat(n, r->group)->serves && !n->busy;
 }
 
+static struct store *relayrig_store(struct relayrig_node *n, uint32_t group) { return n->server.engine->stores[n->table[group]]; }
+
+/* As a seat does it, but that it only ever looks behind those that were sent again. */
+static bool relayrig_repeats(void *ctx, const struct task *t, const struct request *r, const struct shard *s, struct hold *h)
+{
+    struct relayrig_node *n = ctx;
+    struct relayrig_seat *seat = relayrig_seat(n, r->group);
+    struct store *store = relayrig_store(n, r->group);
+    const struct ticket *ticket = &t->tickets[r - t->requests];
+    struct slice reply;
+    enum once_state state = ticket->seq ? once_look(store, ticket, &reply) : ONCE_NEW;
+    for (const struct request *k = r + 1; state == ONCE_NEW && ticket->again && k < t->requests + t->n_requests; k++) {
+        struct slice other;
+        h->overtaken |= k->group == r->group && t->tickets[k - t->requests].seq && once_look(store, &t->tickets[k - t->requests], &other) == ONCE_HAPPENED;
+    }
+    if (state == ONCE_NEW) return h->overtaken;
+    if (state == ONCE_LATE) {
+        h->bounced = true;
+        return true;
+    }
+    assert_int_equal(state, ONCE_HAPPENED);
+    n->rig->repeated++;
+    buf_add_slice(t->out, reply);
+    *h = (struct hold){.seat = (struct seat *)seat, .reign = seat->reign, .sequence = seat->made, .round = seat->round + 1};
+    return true;
+}
+
 static void relayrig_ran(void *ctx, const struct task *t, const struct request *r, const struct shard *s, const struct exec *x, struct hold *h)
 {
     struct relayrig_seat *seat = relayrig_seat(ctx, r->group);
+    const struct ticket *ticket = t->tickets ? &t->tickets[r - t->requests] : NULL;
     h->seat = (struct seat *)seat;
     h->reign = seat->reign;
     h->wrote = x->ops > 0;
+    if (ticket && ticket->seq && (x->ops || ticket->again)) {
+        once_note(relayrig_store(ctx, r->group), ticket, slice_of(t->out->p + t->reply_at, t->out->len - t->reply_at));
+        h->wrote = true;
+    }
     if (h->wrote) seat->made++;
     h->sequence = seat->made;
     h->round = h->wrote ? 0 : seat->round + 1;
@@ -151,9 +187,38 @@ static void relayrig_let_go(struct relayrig_node *n)
     n->held = -1;
 }
 
+static void relayrig_load_records(struct relayrig_node *n, uint32_t group)
+{
+    struct store *store = relayrig_store(n, group);
+    struct slice from = buf_slice(&n->rig->records[group - RELAYRIG_FIRST]);
+    if (store->dbs[STORE_SYSTEM_DB]) store_apply(store, &(struct op){.kind = OP_FLUSH, .db = STORE_SYSTEM_DB}, NULL);
+    while (from.n) {
+        uint32_t key_n = le_u32(from.p), n_value = le_u32(from.p + 4);
+        store_apply(store, &(struct op){.kind = OP_SET, .db = STORE_SYSTEM_DB, .key = slice_of(from.p + 8, key_n), .value = slice_of(from.p + 8 + key_n, n_value)}, NULL);
+        from = slice_of(from.p + 8 + key_n + n_value, from.n - 8 - key_n - n_value);
+    }
+}
+
+static void relayrig_read_records(struct relayrig_node *n, uint32_t group)
+{
+    const struct db *db = relayrig_store(n, group)->dbs[STORE_SYSTEM_DB];
+    struct buf *to = &n->rig->records[group - RELAYRIG_FIRST];
+    struct table_iter it;
+    to->len = 0;
+    if (!db) return;
+    table_iter_init(&it, &db->keys);
+    for (struct entry *e; (e = table_iter_next(&it));) {
+        le_add_u32(to, (uint32_t)entry_key(e).n);
+        le_add_u32(to, (uint32_t)entry_value(e).n);
+        buf_add_slice(to, entry_key(e));
+        buf_add_slice(to, entry_value(e));
+    }
+}
+
 static void relayrig_load(struct relayrig_node *n, uint32_t group)
 {
     struct buf out = {0};
+    relayrig_load_records(n, group);
     for (uint32_t k = 0; k < RELAYRIG_KEYS; k++) {
         struct relayrig *r = n->rig;
         if (r->group_of[k] + RELAYRIG_FIRST != group) continue;
@@ -167,6 +232,7 @@ static void relayrig_read_truth(struct relayrig_node *n, uint32_t group)
 {
     struct relayrig *r = n->rig;
     struct buf out = {0};
+    relayrig_read_records(n, group);
     for (uint32_t k = 0; k < RELAYRIG_KEYS; k++) {
         if (r->group_of[k] + RELAYRIG_FIRST != group) continue;
         out.len = 0;
@@ -437,6 +503,19 @@ static void relayrig_mapped(void *ctx) { relay_mapped(((struct relayrig_node *)c
 static inline void relayrig_map(struct relayrig_node *n, struct space_map *m) { engine_set_map(n->server.engine, &n->server.fronts[0]->worker, m); }
 static inline const struct space_map *relayrig_map_of(const struct relayrig_node *n) { return route_map(&n->server.engine->route); }
 
+/* A node gets a map by which the interval that a key is in has gone to another group. */
+static inline void relayrig_move(struct relayrig_node *n, const char *key, uint32_t group)
+{
+    const struct space_map *m = relayrig_map_of(n);
+    struct space_place place;
+    enum spaces_error error;
+    spaces_route(m, slice_str(key), keyhash(slice_str(key), 42), &place);
+    struct space_map *moves = spaces_hash_move(m, place.id, group, &error, NULL);
+    assert_non_null(moves);
+    relayrig_map(n, spaces_hash_move_finish(moves, place.id, &error, NULL));
+    spaces_unref(moves);
+}
+
 /* ---- life */
 
 static void relayrig_open_node(struct relayrig *r, uint32_t i)
@@ -458,7 +537,7 @@ static void relayrig_open_node(struct relayrig *r, uint32_t i)
         n->seats[g].group = g + RELAYRIG_FIRST;
     }
     s->engine->route.seats = n->table;
-    n->seating = (struct seating){.ctx = n, .admits = relayrig_admits, .ran = relayrig_ran, .rules = relayrig_rules, .settle = relayrig_settled};
+    n->seating = (struct seating){.ctx = n, .admits = relayrig_admits, .repeats = relayrig_repeats, .ran = relayrig_ran, .rules = relayrig_rules, .settle = relayrig_settled};
     s->engine->seating = &n->seating;
     engine_set_map(s->engine, NULL, spaces_new(&s->engine->route, SPACE_BUCKET, intervals, RELAYRIG_GROUPS, 1));
     s->errors = stats_errors_new();
@@ -507,6 +586,7 @@ static inline void relayrig_free(struct relayrig *r)
         config_fini(&r->nodes[i].config);
     }
     for (uint32_t k = 0; k < RELAYRIG_KEYS; k++) buf_fini(&r->truth[k]);
+    for (uint32_t g = 0; g < RELAYRIG_GROUPS; g++) buf_fini(&r->records[g]);
     command_table_free(r->commands);
     mem_free(r);
 }

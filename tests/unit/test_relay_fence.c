@@ -17,18 +17,6 @@ static void split(struct relayrig_node *n, const char *key)
     relayrig_map(n, next);
 }
 
-/* It goes to another group. */
-static void move(struct relayrig_node *n, const char *key, uint32_t group)
-{
-    const struct space_map *m = relayrig_map_of(n);
-    struct space_place place;
-    enum spaces_error error;
-    spaces_route(m, slice_str(key), keyhash(slice_str(key), 42), &place);
-    struct space_map *next = spaces_hash_move(m, place.id, group, &error, NULL);
-    assert_non_null(next);
-    relayrig_map(n, next);
-}
-
 static struct relay_info look(struct relayrig *r, uint32_t node)
 {
     struct relay_info info;
@@ -91,13 +79,13 @@ static void a_request_by_a_newer_map_waits_for_it(void **state)
     const char *key = relayrig_key(r, 1, 0);
     uint32_t to = RELAYRIG_FIRST + 2; /* node 2 leads it */
     assert_ptr_equal(relayrig_leader(r, to), &r->nodes[2]);
-    move(&r->nodes[0], key, to);
+    relayrig_move(&r->nodes[0], key, to);
     relayrig_ask(c, "SET %s v", key);
     relayrig_go(c);
     steps(r);
     assert_true(c->busy);
     assert_int_equal(look(r, 2).guests, 0);
-    move(&r->nodes[2], key, to);
+    relayrig_move(&r->nodes[2], key, to);
     steps(r);
     relayrig_expect(c, "+OK\r\n");
     assert_int_equal(look(r, 2).guests, 1);
@@ -112,7 +100,7 @@ static void a_map_that_does_not_come_is_not_waited_for_without_end(void **state)
     const char *key = relayrig_key(r, 1, 0);
     uint32_t to = RELAYRIG_FIRST + 2;
     for (uint32_t i = 0; i < RELAYRIG_NODES; i++) relay_set_timeout(r->nodes[i].server.relay, 100);
-    move(&r->nodes[0], key, to);
+    relayrig_move(&r->nodes[0], key, to);
     relayrig_ask(c, "SET %s v", key);
     relayrig_go(c);
     relayrig_settle(r);
@@ -127,13 +115,13 @@ static void a_key_that_went_to_another_group_is_found_there(void **state)
     struct relayrig_client *c = relayrig_client(r, 0);
     const char *key = relayrig_key(r, 1, 0);
     uint32_t to = RELAYRIG_FIRST + 2;
-    for (uint32_t i = 1; i < RELAYRIG_NODES; i++) move(&r->nodes[i], key, to);
+    for (uint32_t i = 1; i < RELAYRIG_NODES; i++) relayrig_move(&r->nodes[i], key, to);
     relayrig_ask(c, "SET %s v", key);
     relayrig_go(c);
     steps(r);
     assert_true(c->busy);
     assert_int_equal(relayrig_hint(&r->nodes[0], relayrig_group(r, key)), 2); /* it did not learn a leader of another group */
-    move(&r->nodes[0], key, to);
+    relayrig_move(&r->nodes[0], key, to);
     steps(r);
     relayrig_expect(c, "+OK\r\n");
     assert_true(look(r, 1).stale > 0);
