@@ -28,6 +28,7 @@ struct desk {
     bool settled, over;
     enum txn_outcome outcome;
     unsigned runs;
+    uint32_t reached; /* of a walk: how many groups it had got to */
 };
 
 static uint32_t group_of(void *ctx, struct slice key)
@@ -444,6 +445,143 @@ static void without_a_map_it_waits(void **state)
     end_with(d, TXN_NOBODY);
 }
 
+/* ---- asks: a walk over the groups 5 and 3, in this order, instead of keys */
+
+static void walk_on(void *ctx, struct txn *t)
+{
+    static const uint32_t groups[] = {5, 3};
+    struct desk *d = ctx;
+    const struct slice words[] = {SLICE("from"), SLICE("to")};
+    uint32_t from = txn_asked(t), to = from ? 2 : d->reached ? d->reached : 1;
+    if (d->stop) to = 1; /* what is there is enough */
+    for (uint32_t i = from; i < to; i++) txn_ask(t, groups[i], "walk", words, 2);
+    if (to > d->reached) d->reached = to;
+}
+
+static bool run_walk(void *ctx, struct txn *t)
+{
+    struct desk *d = ctx;
+    d->runs++;
+    assert_int_equal(txn_asked(t), d->stop ? 1 : 2);
+    for (uint32_t i = 0; i < txn_asked(t); i++) assert_true(slice_eq(txn_told(t, i), txn_group(t, i) == 5 ? SLICE("*1\r\n:5\r\n") : SLICE(":3\r\n")));
+    if (d->writes_a) txn_write_there(t, 0, SLICE("x"));
+    if (d->writes_b) txn_write_there(t, 1, SLICE("yy"));
+    return true;
+}
+
+static struct desk *walking(bool writes, bool enough)
+{
+    struct desk *d = mem_zalloc(sizeof *d);
+    d->writes_a = d->writes_b = writes;
+    d->stop = enough;
+    d->now_ms = 1000000;
+    struct txn_host host = {.ctx = d, .send = send, .run = run_walk, .settled = settled, .over = over, .asks = walk_on};
+    d->txn = txn_new(&host, SLICE("name"), NULL, 0);
+    txn_start(d->txn, d->now_ms, 5000);
+    return d;
+}
+
+#define TOLD_5 "*2\r\n$16\r\n" TOKEN "\r\n*1\r\n:5\r\n"
+#define TOLD_3 "*2\r\n$16\r\n" TOKEN "\r\n:3\r\n"
+
+static void a_walk_asks_one_group_after_the_other_and_is_confirmed_in_all(void **state)
+{
+    struct desk *d = walking(false, false);
+    expect_sent(d, "5 walk name.000 from to");
+    reply(d, TOLD_5, NULL);
+    expect_sent(d, "3 walk name.000 from to");
+    reply(d, TOLD_3, NULL);
+    expect_sent(d, "5 txn.done name.000 " TOKEN "; 3 txn.done name.000 " TOKEN);
+    assert_false(d->settled);
+    reply(d, OK, OK);
+    end_with(d, TXN_DONE);
+}
+
+static void a_walk_that_was_not_held_to_the_end_begins_anew(void **state)
+{
+    struct desk *d = walking(false, false);
+    reply(d, TOLD_5, NULL);
+    reply(d, TOLD_3, NULL);
+    reply(d, GONE, OK);
+    expect_sent(d, "5 txn.drop name.000; 3 txn.drop name.000");
+    reply(d, OK, OK);
+    expect_sent(d, "3 walk name.001 from to");
+    reply(d, TOLD_3, NULL);
+    expect_sent(d, "5 walk name.001 from to");
+    reply(d, TOLD_5, NULL);
+    reply(d, OK, OK);
+    assert_int_equal(d->runs, 2);
+    end_with(d, TXN_DONE);
+}
+
+static void a_walk_never_waits_at_a_group_below_one_that_it_has(void **state)
+{
+    struct desk *d = walking(false, false);
+    reply(d, TOLD_5, NULL);
+    reply(d, BUSY, NULL);
+    expect_sent(d, "5 txn.drop name.000; 3 txn.drop name.000"); /* who has 3 may be waiting for 5 */
+    reply(d, OK, OK);
+    expect_sent(d, "3 walk name.001 from to"); /* in ascending order now: here it can wait */
+    reply(d, BUSY, NULL);
+    wake(d);
+    expect_sent(d, "3 walk name.001 from to");
+    reply(d, TOLD_3, NULL);
+    reply(d, BUSY, NULL);
+    wake(d);
+    expect_sent(d, "5 walk name.001 from to");
+    reply(d, TOLD_5, NULL);
+    reply(d, OK, OK);
+    end_with(d, TXN_DONE);
+}
+
+static void a_walk_goes_where_its_keys_have_moved(void **state)
+{
+    struct desk *d = walking(false, true);
+    reply(d, MOVED, NULL);
+    expect_sent(d, "5 txn.drop name.000");
+    reply(d, OK, NULL);
+    if (txn_wakes_ms(d->txn) < INT64_MAX) wake(d);
+    expect_sent(d, "5 walk name.001 from to");
+    reply(d, TOLD_5, NULL);
+    reply(d, OK, NULL);
+    end_with(d, TXN_DONE);
+}
+
+static void what_one_group_tells_and_keeps_nothing_for_needs_no_confirmation(void **state)
+{
+    struct desk *d = walking(false, true);
+    uint32_t sends = d->sends;
+    reply(d, "*2\r\n$-1\r\n*1\r\n:5\r\n", NULL);
+    assert_int_equal(d->sends, sends);
+    end_with(d, TXN_DONE);
+}
+
+static void what_a_walk_writes_is_written_where_it_was_asked(void **state)
+{
+    struct desk *d = walking(true, false);
+    reply(d, TOLD_5, NULL);
+    reply(d, TOLD_3, NULL);
+    expect_sent(d, "5 txn.prepare name.000 " TOKEN " 3 ");
+    reply(d, OK, NULL);
+    expect_sent(d, "3 txn.decide name.000 " TOKEN " 1 5 ");
+    reply(d, OK, NULL);
+    reply(d, OK, NULL);
+    reply(d, OK, NULL);
+    end_with(d, TXN_DONE);
+}
+
+static void an_answer_to_a_walk_that_makes_no_sense_is_an_error(void **state)
+{
+    static const char *const answers[] = {"*1\r\n:1\r\n", "*2\r\n$3\r\nabc\r\n:1\r\n", "*2\r\n:1\r\n:1\r\n", "*2\r\n$-1\r\n", "*2\r\n$-1\r\n:1\r\n:1\r\n", ":1\r\n"};
+    for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
+        struct desk *d = walking(false, true);
+        reply(d, answers[i], NULL);
+        expect_sent(d, "5 txn.drop name.000");
+        reply(d, OK, NULL);
+        end_with(d, TXN_REFUSED);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -464,6 +602,13 @@ int main(void)
         cmocka_unit_test(an_error_of_a_group_is_the_answer),
         cmocka_unit_test(what_is_not_to_happen_is_dropped),
         cmocka_unit_test(without_a_map_it_waits),
+        cmocka_unit_test(a_walk_asks_one_group_after_the_other_and_is_confirmed_in_all),
+        cmocka_unit_test(a_walk_that_was_not_held_to_the_end_begins_anew),
+        cmocka_unit_test(a_walk_never_waits_at_a_group_below_one_that_it_has),
+        cmocka_unit_test(a_walk_goes_where_its_keys_have_moved),
+        cmocka_unit_test(what_one_group_tells_and_keeps_nothing_for_needs_no_confirmation),
+        cmocka_unit_test(what_a_walk_writes_is_written_where_it_was_asked),
+        cmocka_unit_test(an_answer_to_a_walk_that_makes_no_sense_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
