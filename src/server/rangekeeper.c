@@ -54,7 +54,8 @@ void rangekeeper_free(struct rangekeeper *k)
 
 /* ---- which ranges there are */
 
-uint32_t rangekeeper_add(struct rangekeeper *k, struct slice space, const struct range_desc *d)
+/* Gives its number. */
+static uint32_t add_range(struct rangekeeper *k, struct slice space, const struct range_desc *d)
 {
     if (k->n == k->cap) {
         uint32_t cap = k->cap * 2 + 16;
@@ -82,7 +83,7 @@ static void add_ranges(struct rangekeeper *k, enum space_mode mode)
         spaces_describe(k->map->spaces[i], &info);
         if (info.moving || info.mode != mode) continue;
         for (uint32_t r = 0; r < info.n_ranges; r++) {
-            uint32_t range = rangekeeper_add(k, info.name, spaces_range(k->map->spaces[i], false, r));
+            uint32_t range = add_range(k, info.name, spaces_range(k->map->spaces[i], false, r));
             if (k->server->node) rangekeeper_cluster_link(k, range);
             else link_range(k, range);
         }

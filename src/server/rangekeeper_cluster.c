@@ -113,7 +113,7 @@ static void answered(void *ctx, struct call *c)
 void rangekeeper_cluster_ask(struct rangekeeper *k, struct worker *w)
 {
     const struct command *cmd = command_find_any(w->engine->commands, slice_str("range.figures"));
-    if (!k->n_asked || !k->n_by_range) return;
+    if (!k->n_asked || !k->n_by_range || !CONFIG_NUM(k->server->config, ranges.automatic)) return; /* nothing is to be decided */
     struct call *c = call_new(front_of(w), 0, 2, answered, k);
     for (uint32_t i = 0; i < k->n_asked; i++) call_add(c, k->asked[i], cmd, &(struct slice){0}, 1);
     k->away++;

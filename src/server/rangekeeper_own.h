@@ -68,8 +68,6 @@ struct rangekeeper {
 };
 
 int64_t rangekeeper_now_ms(void);
-/* Notes a range of the map as one of this round. Gives its number. */
-uint32_t rangekeeper_add(struct rangekeeper *k, struct slice space, const struct range_desc *d);
 void rangekeeper_visit(struct rangekeeper *k, uint32_t shard, uint32_t as); /* a visit of this round */
 void rangekeeper_is_back(struct rangekeeper *k, struct worker *w); /* one that was away: the last one lets it decide */
 void rangekeeper_change_is_done(struct rangekeeper *k, struct worker *w); /* decisions[done], unless k->failed says why not */
