@@ -53,10 +53,15 @@ static void errand_free(struct errand *e)
 static void show(struct movers *m, uint32_t under_way)
 {
     const struct mover_counts *k = mover_counts(m->mover);
-    const struct movers_info now = {k->operations, k->slices, k->keys, k->bytes, k->busy, k->large, k->longest_slice_ms, under_way};
-    const uint64_t *from = (const uint64_t *)&now;
-    uint64_t *to = (uint64_t *)&m->counts;
-    for (size_t i = 0; i < sizeof now / sizeof *from; i++) __atomic_store_n(&to[i], from[i], __ATOMIC_RELAXED);
+    struct movers_info *to = &m->counts;
+    __atomic_store_n(&to->operations, k->operations, __ATOMIC_RELAXED);
+    __atomic_store_n(&to->slices, k->slices, __ATOMIC_RELAXED);
+    __atomic_store_n(&to->keys, k->keys, __ATOMIC_RELAXED);
+    __atomic_store_n(&to->bytes, k->bytes, __ATOMIC_RELAXED);
+    __atomic_store_n(&to->busy, k->busy, __ATOMIC_RELAXED);
+    __atomic_store_n(&to->large, k->large, __ATOMIC_RELAXED);
+    __atomic_store_n(&to->longest_slice_ms, k->longest_slice_ms, __ATOMIC_RELAXED);
+    __atomic_store_n(&to->under_way, under_way, __ATOMIC_RELAXED);
 }
 
 /* ---- the host: groups */
@@ -189,7 +194,9 @@ int movers_wait_ms(const struct front *f)
 
 void movers_look(const struct server *s, struct movers_info *out)
 {
-    const uint64_t *from = (const uint64_t *)&s->fronts[0]->movers->counts;
-    uint64_t *to = (uint64_t *)out;
-    for (size_t i = 0; i < sizeof *out / sizeof *to; i++) to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+    const struct movers_info *from = &s->fronts[0]->movers->counts;
+    *out = (struct movers_info){
+        .operations = STAT_GET(from->operations), .slices = STAT_GET(from->slices), .keys = STAT_GET(from->keys), .bytes = STAT_GET(from->bytes),
+        .busy = STAT_GET(from->busy), .large = STAT_GET(from->large), .longest_slice_ms = STAT_GET(from->longest_slice_ms), .under_way = STAT_GET(from->under_way),
+    };
 }
