@@ -56,6 +56,16 @@ static const struct holding_piece *piece_at(const struct holding_side *s, struct
     return &s->pieces[low];
 }
 
+/* A key is its space's name, or that and a slash before something. */
+void holding_extent(struct slice space, struct slice *start, struct slice *end, struct buf *storage)
+{
+    storage->len = 0;
+    buf_add_slice(storage, space);
+    buf_add_byte(storage, '/' + 1);
+    if (slice_cmp(*start, space) < 0) *start = space;
+    if (!end->n || slice_cmp(*end, buf_slice(storage)) > 0) *end = buf_slice(storage);
+}
+
 uint32_t holding_side_group(const struct holding_plan *p, const struct holding_side *s, const struct space_map *m, struct slice key)
 {
     return s->hashed ? group_by_hash(m, keyhash(key, m->route.seed)) : piece_at(s, key)->group;
@@ -277,12 +287,22 @@ static bool judge_piece(void *ctx, const struct space_piece *piece)
     return is_empty(above) || (piece->hashed && p->old_side.hashed) || has_all(j->h->group, p, &p->old_side, above);
 }
 
+/* Bounds that are on the line of all keys know nothing of an open end of a space's. */
+static bool op_serves_range(const struct judging *j, struct slice space, struct slice start, struct slice end)
+{
+    struct buf storage = {0};
+    if (j->op->plan.of_hash) holding_extent(space, &start, &end, &storage);
+    bool serves = (end.n && slice_cmp(start, end) >= 0) || spaces_overlap(j->map, space, start, end, judge_piece, (void *)j);
+    buf_fini(&storage);
+    return serves;
+}
+
 bool holding_serves_range(const struct holding *h, const struct space_map *m, struct slice space, struct slice start, struct slice end)
 {
     if (m->version < h->map_version) return false;
     for (uint32_t i = 0; i < h->n; i++) {
         struct judging j = {.h = h, .op = &h->records[i].op, .map = m};
-        if (holding_concerns(&j.op->plan, m, space) && !spaces_overlap(m, space, start, end, judge_piece, &j)) return false;
+        if (holding_concerns(&j.op->plan, m, space) && !op_serves_range(&j, space, start, end)) return false;
     }
     return true;
 }

@@ -57,6 +57,8 @@ struct holding_plan {
 /* Whether the plan is about a key, or about some keys of a space. m is asked which spaces the hash places: while keys of an interval are carried no space changes its mode, and no map is used that is older (own/map). */
 bool holding_covers(const struct holding_plan *p, const struct space_map *m, struct slice key);
 bool holding_concerns(const struct holding_plan *p, const struct space_map *m, struct slice space);
+/* Where keys of a space lie on the line of all keys: cuts [start, end) to that. A new end is in *storage. */
+void holding_extent(struct slice space, struct slice *start, struct slice *end, struct buf *storage);
 /* Where a side has a key of the plan's: a group. m is asked for intervals of the hash alone. */
 uint32_t holding_side_group(const struct holding_plan *p, const struct holding_side *s, const struct space_map *m, struct slice key);
 /* The groups that have a part in it, ascending, each once: a side that is hashed has all that the map's intervals name. mem_free the array. */

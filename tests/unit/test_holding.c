@@ -472,6 +472,38 @@ static void a_group_waits_for_the_map_of_an_interval_as_far_as_it_has_come(void 
     spaces_unref(map);
 }
 
+/* All of a bucket lies between some keys of others: it can be used as a whole before it goes and when it has come. */
+static void a_bucket_with_open_ends_waits_only_while_keys_of_its_own_are_on_their_way(void **state)
+{
+    const struct hash_desc all = {.id = 1, .generation = 1, .shard = 2, .last = UINT64_MAX};
+    const struct holding_piece from = {.group = 2}, to = {.group = 3};
+    struct holding_op o = {.plan = {.op = 1, .of_hash = true, .last = UINT64_MAX, .old_side = {.n = 1, .pieces = &from}, .new_side = {.n = 1, .pieces = &to}}};
+    const struct slice bounds[] = {SLICE("a/z"), SLICE("users"), SLICE("users/m"), SLICE("users0"), SLICE("v")};
+    const struct slice users = SLICE("users");
+    enum spaces_error error;
+    struct space_map *map = spaces_new(&(struct route){.seed = 5, .shards = 64}, SPACE_BUCKET, &all, 1, 1);
+    map = changed(map, spaces_hash_move(map, 1, 3, &error, NULL));
+    struct store *s = new_store();
+    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
+        struct holding *source = holding_new(2), *target = holding_new(3);
+        o.low = (struct holding_bound){0};
+        o.gone = o.high = (struct holding_bound){.key = bounds[i]};
+        put_op(s, &o);
+        holding_load(source, s);
+        o.low = o.high;
+        put_op(s, &o);
+        holding_load(target, s);
+        assert_int_equal(holding_serves_range(source, map, users, SLICE(""), SLICE("")), i != 2 && i != 3);
+        map = changed(map, spaces_hash_move_advance(map, 1, bounds[i], &error, NULL));
+        assert_int_equal(holding_serves_range(source, map, users, SLICE(""), SLICE("")), true); /* as much as the map has there */
+        assert_int_equal(holding_serves_range(target, map, users, SLICE(""), SLICE("")), true);
+        holding_free(source);
+        holding_free(target);
+    }
+    store_free(s);
+    spaces_unref(map);
+}
+
 static void what_is_loaded_again_is_what_the_store_has_then(void **state)
 {
     struct world w;
@@ -640,6 +672,7 @@ int main(void)
         cmocka_unit_test(a_map_that_has_not_come_around_is_noticed),
         cmocka_unit_test(a_group_waits_for_the_map_as_far_as_it_has_come),
         cmocka_unit_test(a_group_waits_for_the_map_of_an_interval_as_far_as_it_has_come),
+        cmocka_unit_test(a_bucket_with_open_ends_waits_only_while_keys_of_its_own_are_on_their_way),
         cmocka_unit_test(what_is_loaded_again_is_what_the_store_has_then),
         cmocka_unit_test(ops_on_records_are_told_from_others),
         cmocka_unit_test(a_pause_ends_by_itself),
