@@ -270,7 +270,7 @@ static void reservations_make_way_and_intents_are_waited_for(void **state)
 static void reserve_locks(const char *id, char token[TXNCMD_TOKEN_BYTES + 1])
 {
     size_t at = 0;
-    SAY(TO, "*2\r\n", "span.locks %s there there/a there/b w", id);
+    SAY(TO, "*2\r\n", "span.locks %s there there/a there/b %%B w", id);
     seatrig_value(&r, &at);
     memcpy(token, seatrig_value(&r, &at).text.p, TXNCMD_TOKEN_BYTES);
 }
