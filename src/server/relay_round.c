@@ -328,12 +328,12 @@ static void place(struct wave *w, uint32_t i)
     w->under_way++;
 }
 
-/* Its keys have come to be in several groups: the wave ends before it, and its connection has it run over them (server/wide.h). Not if something behind it has gone by now: that would be done twice. */
+/* Its keys have come to be in several groups: the wave ends before it, and its connection has it run over them (server/wide.h). Not if something behind it has gone by now, or may have: that would be done twice. */
 static bool hand_back(struct wave *w, uint32_t i)
 {
     if (w->asked[i].group != SEATING_MIXED || !w->asker.conn || relay_wave_request(w, i)->cmd->inner_at) return false;
     for (uint32_t k = i + 1; k < relay_wave_size(w); k++)
-        if (w->asked[k].state != ASKED_OPEN) return false;
+        if (w->asked[k].state != ASKED_OPEN || w->asked[k].unsure) return false;
     w->end = w->first + i;
     relay_wave_task(w)->requests[w->end].group = SEATING_MIXED;
     return true;
