@@ -426,7 +426,7 @@ static bool are_parts(const struct carryslice *s, struct txnargs a, bool *change
         if (!txnargs_take_count(&a, 1, &n)) return false;
         for (uint32_t k = 0; k < n; k++)
             if (!take_entry(&a, &e) || !is_welcome(s, &e)) return false;
-        if (!txnargs_take(&a, &locks) || !carrylocks_are_good(locks, s->plan->space)) return false;
+        if (!txnargs_take(&a, &locks) || !carrylocks_are_good(s, locks)) return false;
         *changes_locks |= carrylocks_change_any(s, locks);
     }
     return txnargs_is_at_end(&a);

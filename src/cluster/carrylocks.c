@@ -1,6 +1,6 @@
 /* LOCKS, numbers little endian:
  *
- *   version u8 = 1, 3 bytes of 0, number of locks u32, counter u64; each lock: token u64, expiry in unix ms i64, length u32, its record's value (route/spacelock.h) */
+ *   version u8 = 1, 3 bytes of 0, number of locks u32, counter u64; each lock: expiry in unix ms i64, lengths of key and value u32 each, its record's key and value (route/spacelock.h) */
 #include "cluster/carrylocks.h"
 
 #include <inttypes.h>
@@ -10,50 +10,54 @@
 #include "route/spaces.h"
 #include "shard/locks.h"
 
-enum { VERSION = 1, HEAD = 16, LOCK_HEAD = 20 };
+enum { VERSION = 1, HEAD = 16, LOCK_HEAD = 16 };
 
 static const char head[4] = {VERSION};
 
-/* ---- bytes */
-
-static void add_lock(struct buf *out, const struct spacelock *l, int64_t expiry_ms)
-{
-    struct buf value = {0};
-    spacelock_value(&value, l);
-    le_add_u64(out, l->token);
-    le_add_u64(out, (uint64_t)expiry_ms);
-    le_add_u32(out, (uint32_t)value.len);
-    buf_add_slice(out, buf_slice(&value));
-    buf_fini(&value);
-}
-
 struct lock {
+    struct slice space;
     struct spacelock l;
     int64_t expiry_ms;
 };
 
-/* Takes the next one off. False: there is none, or what follows is none. */
-static bool next_lock(struct slice *in, struct slice space, struct lock *out)
+/* ---- bytes */
+
+static void add_lock(struct buf *out, const struct lock *l)
 {
-    struct buf key = {0};
-    if (in->n < LOCK_HEAD || le_u32(in->p + 16) > in->n - LOCK_HEAD) return false;
-    uint32_t n = le_u32(in->p + 16);
-    spacelock_key(&key, space, le_u64(in->p));
-    out->expiry_ms = (int64_t)le_u64(in->p + 8);
-    bool is_one = spacelock_parse(&out->l, buf_slice(&key), slice_of(in->p + LOCK_HEAD, n)) && out->expiry_ms >= 0;
-    *in = slice_of(in->p + LOCK_HEAD + n, in->n - LOCK_HEAD - n);
+    struct buf key = {0}, value = {0};
+    spacelock_key(&key, l->space, l->l.token);
+    spacelock_value(&value, &l->l);
+    le_add_u64(out, (uint64_t)l->expiry_ms);
+    le_add_u32(out, (uint32_t)key.len);
+    le_add_u32(out, (uint32_t)value.len);
+    buf_add_slice(out, buf_slice(&key));
+    buf_add_slice(out, buf_slice(&value));
     buf_fini(&key);
+    buf_fini(&value);
+}
+
+/* Takes the next one off. False: there is none, or what follows is none. */
+static bool next_lock(struct slice *in, struct lock *out)
+{
+    uint64_t token;
+    if (in->n < LOCK_HEAD) return false;
+    uint64_t key = le_u32(in->p + 8), value = le_u32(in->p + 12);
+    if (key + value > in->n - LOCK_HEAD) return false;
+    struct slice name = slice_of(in->p + LOCK_HEAD, key);
+    out->expiry_ms = (int64_t)le_u64(in->p);
+    bool is_one = spacelock_key_parse(name, &out->space, &token) && spacelock_parse(&out->l, name, slice_of(in->p + LOCK_HEAD + key, value)) && out->expiry_ms >= 0;
+    *in = slice_of(in->p + LOCK_HEAD + key + value, in->n - LOCK_HEAD - key - value);
     return is_one;
 }
 
-bool carrylocks_are_good(struct slice locks, struct slice space)
+bool carrylocks_are_good(const struct carryslice *s, struct slice locks)
 {
     struct lock l;
     if (locks.n < HEAD || memcmp(locks.p, head, sizeof head) != 0) return false;
     uint32_t n = le_u32(locks.p + 4);
     struct slice in = slice_of(locks.p + HEAD, locks.n - HEAD);
     for (uint32_t i = 0; i < n; i++)
-        if (!next_lock(&in, space, &l)) return false;
+        if (!next_lock(&in, &l) || !holding_concerns(s->plan, s->map, l.space)) return false;
     return in.n == 0;
 }
 
@@ -79,10 +83,10 @@ static bool is_elsewhere(void *ctx, const struct space_piece *piece)
     return !piece->hashed && piece->shard != s->group;
 }
 
-/* The map gives this group something of [from, upto). */
-static bool map_has(const struct carryslice *s, struct holding_bound from, struct holding_bound upto)
+/* The map gives this group something of [from, upto) of the space. */
+static bool map_has(const struct carryslice *s, struct slice space, struct holding_bound from, struct holding_bound upto)
 {
-    return holding_bound_cmp(from, upto) < 0 && !spaces_overlap(s->map, s->plan->space, from.key, upto.key, is_elsewhere, (void *)s);
+    return holding_bound_cmp(from, upto) < 0 && !spaces_overlap(s->map, space, from.key, upto.key, is_elsewhere, (void *)s);
 }
 
 static struct holding_bound end_of_plan(const struct holding_op *o) { return (struct holding_bound){.at_end = o->plan.end.n == 0, .key = o->plan.end}; }
@@ -95,29 +99,40 @@ struct leaving {
 };
 
 /* The lowest operation on keys of the space that ends behind the bound; NULL: there is none. They do not overlap. */
-static const struct holding_op *next_op(const struct leaving *v, struct holding_bound behind)
+static const struct holding_op *next_op(const struct leaving *v, struct slice space, struct holding_bound behind)
 {
     const struct holding_op *next = NULL;
     for (uint32_t i = 0; i < holding_count(v->holding); i++) {
         const struct holding_op *o = holding_at(v->holding, i);
         if (o->plan.op == v->op->plan.op) o = v->op;
-        if (!slice_eq(o->plan.space, v->slice->plan->space) || holding_bound_cmp(end_of_plan(o), behind) <= 0) continue;
+        if (!holding_concerns(&o->plan, v->slice->map, space) || holding_bound_cmp(end_of_plan(o), behind) <= 0) continue;
         if (!next || slice_cmp(o->plan.start, next->plan.start) < 0) next = o;
     }
     return next;
 }
 
+/* An interval of the hash goes, of a space whose keys are spread by their hash, and the group has another one. */
+static bool lies_in_others(const struct carryslice *s, struct slice space)
+{
+    struct space_info info;
+    spaces_info(s->map, space, &info);
+    for (uint32_t i = 0; s->plan->of_hash && info.mode == SPACE_HASH && i < s->map->n_hash; i++)
+        if (s->map->hash[i].shard == s->group && s->map->hash[i].first != s->plan->first) return true;
+    return false;
+}
+
 /* A part of the lock is the group's: where an operation carries keys by its bounds (below high by the new side, also if that has yet to be taken), elsewhere by the map. The map lags behind operations: it may neither take away what has come, nor keep what has gone. */
-static bool lies_here(const struct leaving *v, const struct spacelock *l)
+static bool lies_here(const struct leaving *v, struct slice space, const struct spacelock *l)
 {
     const struct carryslice *s = v->slice;
     struct holding_bound at = start_of(l);
-    for (const struct holding_op *o; (o = next_op(v, at)); at = end_of_plan(o)) {
+    if (lies_in_others(s, space)) return true;
+    for (const struct holding_op *o; (o = next_op(v, space, at)); at = end_of_plan(o)) {
         const struct holding_plan *p = &o->plan;
-        if (map_has(s, at, lower((struct holding_bound){.key = p->start}, end_of(l)))) return true;
+        if (map_has(s, space, at, lower((struct holding_bound){.key = p->start}, end_of(l)))) return true;
         if (side_has(s, p, &p->new_side, l, carryslice_first(), o->high) || side_has(s, p, &p->old_side, l, o->high, carryslice_last())) return true;
     }
-    return map_has(s, at, end_of(l));
+    return map_has(s, space, at, end_of(l));
 }
 
 /* ---- giving */
@@ -129,22 +144,35 @@ static void add_head(struct buf *out, const struct carryslice *s)
     le_add_u64(out, locks_counter(s->store));
 }
 
+struct gathering {
+    const struct carryslice *s;
+    struct buf *out;
+    uint32_t n;
+};
+
+static void gather_space(void *ctx, struct slice space)
+{
+    struct gathering *g = ctx;
+    struct locks_walk w;
+    struct lock l = {.space = space};
+    if (!holding_concerns(g->s->plan, g->s->map, space)) return;
+    for (locks_begin(&w, g->s->store, space, 0); locks_next(&w, &l.l, &l.expiry_ms);) {
+        if (!is_given(g->s, &l.l)) continue;
+        add_lock(g->out, &l);
+        g->n++;
+    }
+}
+
 /* Of the locks of which this group has a part in the slice: nobody can change them from now on. Others that overlap it are told by who has that part; perhaps they are gone by then. Gives how many there are. */
 static uint32_t gather(struct buf *out, const struct carryslice *s)
 {
-    struct locks_walk w;
-    struct spacelock l;
-    int64_t expiry_ms;
+    struct gathering g = {s, out, 0};
     size_t at = out->len;
-    uint32_t n = 0;
     add_head(out, s);
-    for (locks_begin(&w, s->store, s->plan->space, 0); locks_next(&w, &l, &expiry_ms);) {
-        if (!is_given(s, &l)) continue;
-        add_lock(out, &l, expiry_ms);
-        n++;
-    }
-    le_set_u32(out->p + at + sizeof head, n);
-    return n;
+    if (s->plan->of_hash) locks_each_space(s->store, gather_space, &g);
+    else gather_space(&g, s->plan->space);
+    le_set_u32(out->p + at + sizeof head, g.n);
+    return g.n;
 }
 
 static void aside_key(struct buf *out, uint64_t op) { buf_printf(out, "own/locks/%016" PRIx64, op); }
@@ -158,26 +186,25 @@ static uint64_t put_aside(const struct carryslice *s, struct slice locks)
     return 1;
 }
 
-/* The first record from this token on that must go; 0: there is none. */
-static uint64_t next_leaving(const struct leaving *v, uint64_t token)
+/* Those of the gathered ones that have no part here any more. */
+static uint64_t remove_leaving(const struct leaving *v, struct slice locks)
 {
-    struct locks_walk w;
-    struct spacelock l;
-    int64_t expiry_ms;
-    for (locks_begin(&w, v->slice->store, v->slice->plan->space, token); locks_next(&w, &l, &expiry_ms);)
-        if (is_given(v->slice, &l) && !lies_here(v, &l)) return l.token;
-    return 0;
+    struct slice in = slice_of(locks.p + HEAD, locks.n - HEAD);
+    uint64_t ops = 0;
+    for (struct lock l; in.n && next_lock(&in, &l);) {
+        if (lies_here(v, l.space, &l.l)) continue;
+        locks_remove_one(v->slice->store, l.space, l.l.token);
+        ops++;
+    }
+    return ops;
 }
 
 uint64_t carrylocks_give(struct buf *out, const struct carryslice *s, const struct holding *h, const struct holding_op *o)
 {
-    struct leaving v = {s, h, o};
     size_t at = out->len;
-    uint64_t ops = 0;
     if (gather(out, s) == 0) return 0;
-    ops += put_aside(s, slice_of(out->p + at, out->len - at));
-    for (uint64_t token = 0; (token = next_leaving(&v, token)); token++, ops++) locks_remove_one(s->store, s->plan->space, token);
-    return ops;
+    struct slice locks = slice_of(out->p + at, out->len - at);
+    return put_aside(s, locks) + remove_leaving(&(struct leaving){s, h, o}, locks);
 }
 
 static struct entry *find_aside(const struct carryslice *s)
@@ -215,10 +242,10 @@ uint64_t carrylocks_take(const struct carryslice *s, struct slice locks)
     uint64_t counter = le_u64(locks.p + 8), ops = locks_counter(s->store) < counter;
     locks_raise_counter(s->store, counter);
     for (struct lock l; in.n;) {
-        bool is_one = next_lock(&in, s->plan->space, &l);
+        bool is_one = next_lock(&in, &l);
         CHECK(is_one);
-        if (!side_has(s, s->plan, &s->plan->new_side, &l.l, s->from, s->upto) || locks_has(s->store, s->plan->space, l.l.token)) continue;
-        locks_put_one(s->store, s->plan->space, &l.l, l.expiry_ms);
+        if (!side_has(s, s->plan, &s->plan->new_side, &l.l, s->from, s->upto) || locks_has(s->store, l.space, l.l.token)) continue;
+        locks_put_one(s->store, l.space, &l.l, l.expiry_ms);
         ops++;
     }
     return ops;

@@ -19,7 +19,7 @@ void carrylocks_give_again(struct buf *out, const struct carryslice *s);
 /* It has arrived. */
 uint64_t carrylocks_arrived(const struct carryslice *s);
 
-bool carrylocks_are_good(struct slice locks, struct slice space); /* bytes from outside */
+bool carrylocks_are_good(const struct carryslice *s, struct slice locks); /* bytes from outside */
 /* Whether taking them changes locks, or the counter: then nobody else may be about to. */
 bool carrylocks_change_any(const struct carryslice *s, struct slice locks);
 /* In a target, which takes the slice: its part of them is put in place, and its counter raised. */

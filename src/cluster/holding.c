@@ -271,13 +271,23 @@ struct judging {
     const struct space_map *map;
 };
 
+/* How far the interval of a plan has come by the map. */
+static struct holding_bound boundary_by(const struct space_map *m, const struct holding_plan *p)
+{
+    uint32_t i = 0;
+    while (i + 1 < m->n_hash && m->hash[i].last < p->first) i++;
+    if (m->hash[i].moving) return (struct holding_bound){.key = m->hash[i].boundary};
+    return (struct holding_bound){.at_end = m->hash[i].shard == p->new_side.pieces[0].group};
+}
+
 /* Whatever the map gives this group of a piece of its own, the operation must let it have, too. */
 static bool judge_piece(void *ctx, const struct space_piece *piece)
 {
     const struct judging *j = ctx;
     const struct holding_op *o = j->op;
     const struct holding_plan *p = &o->plan;
-    if (piece->hashed && p->of_hash) return false; /* some keys of any stretch may be on their way */
+    /* The group has its part of any stretch, but where keys are on their way and the map does not know it yet. */
+    if (piece->hashed && p->of_hash) return is_empty(common((struct stretch){bound_of_start(piece->start), bound_of_end(piece->end)}, (struct stretch){boundary_by(j->map, p), o->high}));
     if (piece->hashed ? !has_hashes(j->h, j->map) : piece->shard != j->h->group) return true;
     struct stretch line = {bound_of_start(SLICE("")), bound_of_end(SLICE(""))}, of = {bound_of_start(piece->start), bound_of_end(piece->end)};
     of = common(of, (struct stretch){bound_of_start(p->start), bound_of_end(p->end)});

@@ -22,6 +22,13 @@ void spacelock_space(struct buf *out, struct slice name)
     buf_add_slice(out, name);
 }
 
+bool spacelock_space_parse(struct slice key, struct slice *name)
+{
+    bool is_one = key.n >= lock_word.n && memcmp(key.p, lock_word.p, lock_word.n) == 0;
+    if (is_one) *name = slice_of(key.p + lock_word.n, key.n - lock_word.n);
+    return is_one;
+}
+
 void spacelock_key(struct buf *out, struct slice name, uint64_t token)
 {
     spacelock_space(out, name);

@@ -21,6 +21,7 @@ struct spacelock {
 };
 
 void spacelock_space(struct buf *out, struct slice name);               /* what stands before the token in the keys of a space's locks, without the slash */
+bool spacelock_space_parse(struct slice key, struct slice *name);        /* the other way round */
 void spacelock_key(struct buf *out, struct slice name, uint64_t token);
 bool spacelock_key_parse(struct slice key, struct slice *name, uint64_t *token); /* false: it is no key of a lock */
 void spacelock_value(struct buf *out, const struct spacelock *l);

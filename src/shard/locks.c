@@ -16,7 +16,11 @@ struct marking {
 static bool mark_piece(void *ctx, const struct space_piece *p)
 {
     const struct marking *m = ctx;
-    for (uint32_t i = 0; p->hashed && i < m->map->n_hash; i++) m->in[route_place(m->route, m->map->hash[i].shard)] = true;
+    for (uint32_t i = 0; p->hashed && i < m->map->n_hash; i++) {
+        const struct hash_desc *d = &m->map->hash[i];
+        m->in[route_place(m->route, d->shard)] = true;
+        if (d->moving) m->in[route_place(m->route, d->to_shard)] = true;
+    }
     if (p->hashed && m->map->n_hash == 0) memset(m->in, true, m->route->shards);
     if (!p->hashed) m->in[route_place(m->route, p->shard)] = true;
     return !p->hashed;
@@ -64,6 +68,17 @@ bool locks_next(struct locks_walk *w, struct spacelock *l, int64_t *expiry_ms)
         if ((!*expiry_ms || *expiry_ms > w->store->now_ms) && spacelock_parse(l, entry_key(e), entry_value(e))) return true;
     }
     return false;
+}
+
+void locks_each_space(const struct store *s, void (*visit)(void *ctx, struct slice space), void *ctx)
+{
+    const struct db *db = s->dbs[STORE_SYSTEM_DB];
+    struct table_iter it;
+    struct slice space;
+    if (!db) return;
+    table_iter_init(&it, &db->spaces);
+    for (const struct entry *e; (e = table_iter_next(&it));)
+        if (spacelock_space_parse(entry_key(e), &space)) visit(ctx, space);
 }
 
 bool locks_has(struct store *s, struct slice space, uint64_t token)

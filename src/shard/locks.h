@@ -33,6 +33,9 @@ bool locks_next(struct locks_walk *w, struct spacelock *l, int64_t *expiry_ms); 
 
 bool locks_has(struct store *s, struct slice space, uint64_t token);
 
+/* Visits the key spaces that have locks in the store, in no order. */
+void locks_each_space(const struct store *s, void (*visit)(void *ctx, struct slice space), void *ctx);
+
 /* ---- changes, in the stores that `in` names */
 
 uint64_t locks_new_token(struct engine *e, const bool *in);
