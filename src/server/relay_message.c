@@ -89,7 +89,7 @@ static void number(struct wave *w, uint32_t i)
     w->numbered = true;
 }
 
-void relay_message_free_numbers(struct wave *w)
+void relay_message_free_numbers(struct wave *w, uint32_t from)
 {
     struct relay_numbers *n = &w->rf->numbers;
     if (!w->numbered) return;
@@ -97,7 +97,7 @@ void relay_message_free_numbers(struct wave *w)
         n->cap = n->made < 64 ? 64 : n->made * 2;
         n->free = mem_resize(n->free, n->cap * sizeof *n->free);
     }
-    for (uint32_t i = 0; i < relay_wave_size(w); i++)
+    for (uint32_t i = from; i < relay_wave_size(w); i++)
         if (w->asked[i].seq) n->free[n->n_free++] = w->asked[i].slot;
 }
 

@@ -334,6 +334,7 @@ static bool hand_back(struct wave *w, uint32_t i)
     if (w->asked[i].group != SEATING_MIXED || !w->asker.conn || relay_wave_request(w, i)->cmd->inner_at) return false;
     for (uint32_t k = i + 1; k < relay_wave_size(w); k++)
         if (w->asked[k].state != ASKED_OPEN || w->asked[k].unsure) return false;
+    relay_message_free_numbers(w, i);
     w->end = w->first + i;
     relay_wave_task(w)->requests[w->end].group = SEATING_MIXED;
     return true;

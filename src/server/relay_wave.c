@@ -57,7 +57,7 @@ static void wave_put(struct wave *w)
 {
     struct relay_front *rf = w->rf;
     while (w->messages) relay_message_free(w->messages);
-    relay_message_free_numbers(w);
+    relay_message_free_numbers(w, 0);
     *w->back = w->next;
     if (w->next) w->next->back = w->back;
     task_clear(&w->own);

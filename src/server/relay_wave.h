@@ -133,7 +133,7 @@ bool relay_message_add(struct relay_message *m, uint32_t i); /* false: it is ful
 void relay_message_write(struct relay_message *m);
 /* What a request of the wave says of itself where it is sent. */
 void relay_message_ticket(const struct wave *w, uint32_t i, struct ticket *out);
-void relay_message_free_numbers(struct wave *w); /* it is over */
+void relay_message_free_numbers(struct wave *w, uint32_t from); /* requests from this one on are over, or not the wave's any more */
 void relay_message_free(struct relay_message *m);
 struct relay_message *relay_message_find(const struct relay_front *rf, uint64_t id, uint64_t from); /* NULL: it was given up */
 /* Whether messages reach a node: it has answered since its connection broke. If not it is asked whether it is there; by its relay, which has the messages of data groups. */
