@@ -58,6 +58,7 @@ struct nodesim_result {
     uint64_t locks, denied, pipelines, stale_reads; /* denied: others had a lock */
     uint64_t struck[NODESIM_ATS];
     uint64_t strikes, blinded; /* faults in the middle of a topology change; nodes that were cut off from the map alone */
+    uint64_t wide_ranges; /* reads of ranges in several groups */
     uint64_t wide_writes, wide_reads, wide_refused, wide_uncertain, recovered; /* transactions over two groups; recovered: without their coordinators */
 };
 

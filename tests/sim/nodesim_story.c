@@ -9,6 +9,7 @@
 #include "command/families.h"
 #include "nodesim_own.h"
 #include "server/families.h"
+#include "server/spancmd.h"
 
 enum { CALM_MS = 2500, FAULTS_MS = 14000, PEACE_MS = 7000, QUIET_MS = 5000, ASK_MS = 4000, REST_TRIES = 100 };
 
@@ -391,7 +392,7 @@ static void free_sim(struct nodesim *s)
 
 void nodesim_run(uint64_t seed, enum nodesim_mutant mutant, bool trace, struct nodesim_result *out)
 {
-    const struct command_family families[] = {strings_family, keys_family, txncmd_family, carrycmd_family, rangecmd_family, rangelock_family};
+    const struct command_family families[] = {strings_family, keys_family, txncmd_family, carrycmd_family, rangecmd_family, rangelock_family, spancmd_family};
     struct nodesim *s = mem_zalloc(sizeof *s);
     struct world_program program = nodesim_program;
     *out = (struct nodesim_result){0};

@@ -112,6 +112,7 @@ static void run_nodes(uint64_t seed, int mutant, bool trace, struct outcome *o)
     add(o, "blinded nodes", r.blinded);
     add(o, "writes over groups", r.wide_writes);
     add(o, "reads over groups", r.wide_reads);
+    add(o, "ranges over groups", r.wide_ranges);
     add(o, "refused", r.wide_refused);
     add(o, "uncertain", r.wide_uncertain);
     add(o, "recovered", r.recovered);
