@@ -333,7 +333,7 @@ static bool open_raft(struct nodesim_node *n)
 
 static void open_engine(struct nodesim_node *n)
 {
-    n->engine = engine_new(1 + NODESIM_DATA + 1, SEED, rng_u64(nodesim_rng(n)), n->sim->commands);
+    n->engine = engine_new(1 + NODESIM_DATA + NODESIM_NEW + 1, SEED, rng_u64(nodesim_rng(n)), n->sim->commands);
     n->engine->ticks_per_ms = UINT64_MAX; /* the worker's clock is ours */
     n->worker = aligned_alloc(_Alignof(struct worker), sizeof *n->worker);
     engine_init_worker(n->worker, n->engine);
@@ -360,6 +360,7 @@ static void open_meta(struct nodesim_node *n)
                                  .incarnation = ++m->incarnation,
                                  .now = n->mono,
                                  .seed = rng_u64(nodesim_rng(n)),
+                                 .seats = NODESIM_DATA + NODESIM_NEW,
                                  .me = description(m),
                                  .founding = n->id <= s->founders ? &first : NULL,
                                  .calls = nodesim_meta_calls,

@@ -53,7 +53,7 @@ struct nodesim_result {
     uint64_t writes, reads, bounced, lost, uncertain, expiring;
     uint64_t reigns, refills, installs, recoveries, snapshots, held; /* held: commands in whose middle the world went on */
     uint64_t moves, joins, leaves, transfers, drops;
-    uint64_t ranges, modes, splits, merges, range_moves; /* ranges: commands on them */
+    uint64_t ranges, modes, splits, merges, range_moves, group_splits; /* ranges: commands on them; group_splits: an interval of the hash went to a new group */
     uint64_t slices, carried; /* by movers: keys */
     uint64_t locks, denied, pipelines, stale_reads; /* denied: others had a lock */
     uint64_t struck[NODESIM_ATS];

@@ -63,11 +63,18 @@ static uint32_t add_letter(struct nodesim *s, const struct letter *l)
     return t->n_letters++;
 }
 
-/* Mostly soon; some copies come late. */
-static uint64_t way_us(struct nodesim *s)
+/* Mostly soon; some copies come late, the more so orders of drivers: another one may be at work by then. */
+static uint64_t way_us(struct nodesim *s, bool is_order)
 {
     struct rng *rng = world_rng(s->w);
-    return 50 + rng_below(rng, rng_below(rng, 40) ? 500 : 900 * WORLD_MS);
+    return 50 + rng_below(rng, rng_below(rng, is_order ? 12 : 40) ? 500 : 900 * WORLD_MS);
+}
+
+/* Of a mover. */
+static bool is_order(const struct leg *l)
+{
+    static const char prefix[] = "carry.";
+    return l->args.len > 4 + sizeof prefix && memcmp(l->args.p + 4, prefix, sizeof prefix - 1) == 0;
 }
 
 static bool reaches(struct nodesim *s, uint32_t from, uint32_t to)
@@ -109,7 +116,7 @@ static void post(struct nodesim_node *n, uint32_t leg)
         return;
     }
     l->attempt++;
-    world_after(s->w, to, way_us(s), NODESIM_LEG, ticket(leg, l->attempt));
+    world_after(s->w, to, way_us(s, is_order(l)), NODESIM_LEG, ticket(leg, l->attempt));
     world_after(s->w, n->id, TRY_MS * WORLD_MS, NODESIM_LEG_TIME, ticket(leg, l->attempt));
 }
 
@@ -268,9 +275,8 @@ static bool on_leg(struct nodesim_node *n, uint64_t arg)
     char word[24];
     char *copy = mem_dup(l->args.p, l->args.len); /* legs may be elsewhere when the command has ended */
     uint32_t argc = read_args(slice_of(copy, l->args.len), argv);
-    bool is_order = argv[0].n > 6 && memcmp(argv[0].p, "carry.", 6) == 0;
-    if (is_order) nodesim_topology_order(n, n->sim->legs->calls[l->call].node, argv[0]);
-    if (is_order) nodesim_mover_spoil(n->sim, argv, argc, word, sizeof word);
+    if (is_order(l)) nodesim_topology_order(n, n->sim->legs->calls[l->call].node, argv[0]);
+    if (is_order(l)) nodesim_mover_spoil(n->sim, argv, argc, word, sizeof word);
     if (n->sim->mutant == NODESIM_NO_RESERVATION) make_reservations(n, l->group, argv, argc);
     bool lives = run_leg(n, arg, (uint32_t)arg & 0xffff, group, argv, argc);
     if (lives && n->sim->mutant == NODESIM_EARLY_DROP && slice_is(argv[0], "carry.freeze")) lives = drop_early(n, arg, group, argv);
@@ -286,7 +292,7 @@ void nodesim_leg_reply(struct nodesim_node *n, const struct nodesim_guest *g, en
     struct letter a = {.to = g->client, .attempt = g->attempt, .status = status, .leader = leader};
     if (s->legs->calls[l->call].over || !reaches(s, n->id, owner)) return;
     buf_add_slice(&a.bytes, reply);
-    world_after(s->w, owner, way_us(s), NODESIM_LEG_ANSWER, add_letter(s, &a));
+    world_after(s->w, owner, way_us(s, false), NODESIM_LEG_ANSWER, add_letter(s, &a));
 }
 
 /* ---- the whole */

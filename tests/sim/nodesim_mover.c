@@ -12,7 +12,7 @@
 #include "cluster/mover.h"
 #include "nodesim_own.h"
 
-enum { LOOK_MS = 100, TELL_MS = 2000, SLICE_KEYS = 3 };
+enum { LOOK_MS = 100, TELL_MS = 2000, SLICE_KEYS = 3, LATE_MS = 4000 };
 
 /* What group 1 is to be told. */
 struct word {
@@ -121,8 +121,10 @@ void nodesim_mover_raft(struct nodesim_node *n, enum nodesim_task kind, uint64_t
         metahost_step(n->meta, w->op, w->from, w->to, buf_slice(&w->boundary), TELL_MS, stepped, mem_dup(&t, sizeof t));
     }
     if (kind == NODESIM_MOVER_LOOK) {
+        struct rng *rng = nodesim_rng(n);
         n->mover->found = metahost_moves(n->meta);
-        world_after(n->sim->w, n->id, 1 + rng_below(nodesim_rng(n), 200), NODESIM_MOVER_FOUND, 0);
+        bool late = !n->mover->found->term && n->sim->admin && rng_below(rng, 2); /* it goes on though another leads by now */
+        world_after(n->sim->w, n->id, 1 + rng_below(rng, late ? LATE_MS * WORLD_MS : 200), NODESIM_MOVER_FOUND, 0);
     }
 }
 

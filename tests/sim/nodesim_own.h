@@ -15,8 +15,9 @@
 
 enum {
     NODESIM_NODES = 5,
-    NODESIM_DATA = 4,
-    NODESIM_GROUPS = META_FIRST_DATA_GROUP + NODESIM_DATA,
+    NODESIM_DATA = 4, /* groups in the beginning; */
+    NODESIM_NEW = 2,  /* and so many that are made by splits, at most */
+    NODESIM_GROUPS = META_FIRST_DATA_GROUP + NODESIM_DATA + NODESIM_NEW,
     NODESIM_CLIENTS = 8,
     NODESIM_PLAIN_KEYS = 18,
     NODESIM_PAIRS = 6, /* of keys that transactions use together */
@@ -340,6 +341,7 @@ void nodesim_mover_check(struct nodesim *s, struct nodesim_node *leader, uint32_
 void nodesim_topology_new(struct nodesim *s);
 void nodesim_topology_free(struct nodesim *s);
 void nodesim_topology_admin(struct nodesim *s);
+void nodesim_topology_no_group(struct nodesim *s); /* that was asked for will come */
 void nodesim_topology_strike(struct nodesim *s, uint64_t arg);
 void nodesim_topology_step(struct nodesim_node *n, enum metaops_step to); /* the driver is about to say it */
 void nodesim_topology_order(struct nodesim_node *n, uint32_t driver, struct slice name); /* the driver's order has come to this node, which may lead the group */
@@ -347,5 +349,6 @@ void nodesim_topology_map(struct nodesim_node *n, const struct space_map *m); /*
 bool nodesim_topology_blinds(const struct nodesim *s, uint32_t from, uint32_t to, const struct wire_frame *f); /* the frame is lost: one of them is cut off from the map */
 
 /* ---- nodesim_story.c */
+bool nodesim_story_has_group(struct nodesim *s, uint32_t group); /* some node knows of it */
 void nodesim_story_ask(struct nodesim *s, enum metahost_question kind, uint32_t node, const struct slice *argv, uint32_t argc); /* some node */
 void nodesim_story_admin(struct nodesim *s);

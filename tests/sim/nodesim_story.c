@@ -1,4 +1,5 @@
 /* An administrator, the weather, and the end: everything must come together, and what was said must be so. */
+#include <errno.h>
 #include <stdio.h>
 
 #include "base/check.h"
@@ -75,6 +76,7 @@ static void answered(void *ctx, int rc, struct slice text)
     struct question *q = ctx;
     world_trace(q->sim->w, q->asked, "answers question %d with %d: %.*s", (int)q->kind, rc, (int)text.n, text.n ? text.p : "");
     if (q->kind == METAHOST_JOIN && rc == 0) joined(q->sim, q->node, text);
+    if (q->kind == METAHOST_SPLIT_GROUP && rc != 0 && rc != -ETIMEDOUT) nodesim_topology_no_group(q->sim);
     q->sim->result->moves += q->kind == METAHOST_MOVE && rc == 0;
     mem_free(q);
 }
@@ -216,6 +218,15 @@ static struct nodesim_node *leader_of(struct nodesim *s, uint32_t group, struct 
     return NULL;
 }
 
+bool nodesim_story_has_group(struct nodesim *s, uint32_t group)
+{
+    for (uint32_t id = 1; id <= NODESIM_NODES; id++) {
+        const struct nodesim_node *n = world_node(s->w, id);
+        if (n && n->member && metagroups_find(metahost_groups(n->meta), group)) return true;
+    }
+    return false;
+}
+
 static void trace_group(struct nodesim *s, uint32_t group)
 {
     for (uint32_t id = 1; id <= NODESIM_NODES; id++) {
@@ -246,6 +257,7 @@ static bool is_at_rest(struct nodesim *s)
 {
     struct raftnode_info info, other;
     for (uint32_t g = 0; g < NODESIM_GROUPS; g++) {
+        if (!nodesim_story_has_group(s, g)) continue;
         if (!leader_of(s, g, &info)) return false;
         for (uint32_t i = 0; i < info.members.n; i++) {
             struct nodesim_node *n = world_node(s->w, (uint32_t)info.members.m[i].node);
@@ -297,6 +309,7 @@ static void check_cluster(struct nodesim *s, const struct nodesim_node *n)
         struct raftnode_info info;
         const struct nodesim_node *leader = leader_of(s, g, &info);
         const struct metagroups_group *known = metagroups_find(groups, g);
+        if (!nodesim_story_has_group(s, g)) continue;
         if (metahost_leader(n->meta, g) != leader->id) world_fail(s->w, "node %u takes %llu for the leader of group %u, but %u is", n->id, (unsigned long long)metahost_leader(n->meta, g), g, leader->id);
         if (!meta_members_equal(&known->told, &info.members)) world_fail(s->w, "node %u does not know the members of group %u", n->id, g);
         if (g >= META_FIRST_DATA_GROUP && (!meta_members_equal(&known->told, &known->wanted) || info.members.n != (up < 3 ? up : 3)))
@@ -307,7 +320,7 @@ static void check_cluster(struct nodesim *s, const struct nodesim_node *n)
 static void check_end(struct nodesim *s)
 {
     for (uint32_t g = 0; g < NODESIM_GROUPS && !world_failure(s->w); g++) {
-        check_group(s, g);
+        if (nodesim_story_has_group(s, g)) check_group(s, g);
         if (world_failure(s->w)) trace_group(s, g);
     }
     for (uint32_t id = 1; id <= NODESIM_NODES; id++) {

@@ -17,6 +17,8 @@ struct nodesim_topology {
     bool set;
     uint32_t n_ranges, n_moving; /* moving: ranges, and the space itself */
     char starts[NODESIM_LINE_KEYS][NODESIM_KEY_BYTES]; /* of its ranges but the first */
+    uint32_t n_hash, n_hash_moving; /* intervals of the hash */
+    uint32_t group_splits; /* that were asked for: each makes a group, if it is heard */
     uint32_t blind; /* a node; 0 */
     uint64_t blind_until;
 };
@@ -113,6 +115,17 @@ static void note_starts(struct nodesim_topology *t, const struct space *line)
     }
 }
 
+static void note_hash(struct nodesim *s, const struct space_map *m)
+{
+    struct nodesim_topology *t = s->topology;
+    uint32_t moving = 0;
+    for (uint32_t i = 0; i < m->n_hash; i++) moving += m->hash[i].moving;
+    s->result->group_splits += moving < t->n_hash_moving;
+    if (m->n_hash != t->n_hash || moving != t->n_hash_moving) world_trace(s->w, 0, "the hash has %u intervals, %u are on their way", m->n_hash, moving);
+    t->n_hash = m->n_hash;
+    t->n_hash_moving = moving;
+}
+
 void nodesim_topology_map(struct nodesim_node *n, const struct space_map *m)
 {
     struct nodesim *s = n->sim;
@@ -121,6 +134,7 @@ void nodesim_topology_map(struct nodesim_node *n, const struct space_map *m)
     spaces_check(m); /* ranges tile their spaces, whoever looks */
     if (m->version <= t->version) return;
     t->version = m->version;
+    note_hash(s, m);
     spaces_info(m, SLICE(NODESIM_SPACE), &info);
     uint32_t moving = count_moving(m, &info);
     bool changed = info.set && (!t->set || info.mode != t->mode || info.n_ranges != t->n_ranges || moving != t->n_moving);
@@ -169,6 +183,19 @@ static void ask_move(struct nodesim *s)
     nodesim_story_ask(s, METAHOST_MOVE_RANGE, 0, argv, 3);
 }
 
+/* Intervals of the hash go to groups of their own, with all keys that go by them. */
+static void ask_group(struct nodesim *s)
+{
+    char group[8];
+    snprintf(group, sizeof group, "%u", META_FIRST_DATA_GROUP + (unsigned)rng_below(world_rng(s->w), NODESIM_DATA));
+    const struct slice argv[] = {slice_str(group)};
+    if (s->topology->group_splits == NODESIM_NEW) return;
+    s->topology->group_splits++;
+    nodesim_story_ask(s, METAHOST_SPLIT_GROUP, 0, argv, 1);
+}
+
+void nodesim_topology_no_group(struct nodesim *s) { s->topology->group_splits--; }
+
 static void ask_mode(struct nodesim *s)
 {
     static const char *const modes[] = {"hash", "bucket", "range", "range"};
@@ -184,6 +211,7 @@ void nodesim_topology_admin(struct nodesim *s)
     if (s->admin && rng_below(rng, 12) == 0) blind(s, leader_of(s, META_FIRST_DATA_GROUP + (uint32_t)rng_below(rng, NODESIM_DATA)));
     if (!t->set) ask(s, METAHOST_SPACE, "range");
     else if (rng_below(rng, t->mode == SPACE_RANGE ? 12 : 3) == 0) ask_mode(s);
+    else if (rng_below(rng, 12) == 0) ask_group(s);
     else if (rng_below(rng, 2)) ask_move(s);
     else if (rng_below(rng, 5) < (t->n_ranges < 4 ? 3 : 1)) ask_split(s);
     else ask_merge(s);

@@ -145,10 +145,12 @@ static bool txn_run(void *ctx, struct txn *t)
 
 /* ---- of spans: a part of the line is read in all groups that have some of it, as server/widerange.h does */
 
-static void ask_span(struct coordination *c, uint32_t group, const struct space_piece *p)
+static void ask_span(struct coordination *c, uint32_t group, const struct space_piece *p, uint64_t version)
 {
-    const struct slice words[] = {SLICE(NODESIM_SPACE), p->start, p->end, SLICE("100"), SLICE("")};
-    txn_ask(c->txn, group, "span.get", words, sizeof words / sizeof words[0]);
+    char text[24];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)version);
+    const struct slice words[] = {SLICE(NODESIM_SPACE), p->start, p->end, SLICE("100"), SLICE(""), slice_str(text)};
+    txn_ask(c->txn, group, "span.get", words, p->hashed ? 6 : 5);
 }
 
 static bool ask_piece(void *ctx, const struct space_piece *p)
@@ -162,7 +164,7 @@ static bool ask_piece(void *ctx, const struct space_piece *p)
         if (m->hash[i].moving) in[m->hash[i].to_shard] = true;
     }
     for (uint32_t g = 0; g < NODESIM_GROUPS; g++)
-        if (in[g]) ask_span(c, g, p);
+        if (in[g]) ask_span(c, g, p, m->version);
     return true;
 }
 

@@ -104,6 +104,7 @@ static void run_nodes(uint64_t seed, int mutant, bool trace, struct outcome *o)
     add(o, "splits", r.splits);
     add(o, "merges", r.merges);
     add(o, "moves of ranges", r.range_moves);
+    add(o, "new groups", r.group_splits);
     add(o, "slices", r.slices);
     add(o, "keys carried", r.carried);
     static const char *const steps[NODESIM_ATS] = {"struck at begin", "at measure", "at freeze", "at take", "at end", "at a boundary", "at done"};
