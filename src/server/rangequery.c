@@ -236,20 +236,25 @@ static bool has_expired(const struct rangequery_walk *w, const struct entry *e)
     return at && at < w->now_ms;
 }
 
-/* An entry whose time is over goes when it is met, as it does wherever a key is looked for: so the answer waits for its end, and nobody whose clock is behind shows it again. It stays if it may not go now; the walk is behind it in any case. */
-static void bury(struct rangequery_walk *w, struct rangequery_source *s)
+/* An entry whose time is over goes when it is met, as it does wherever a key is looked for: so the answer waits for its end, and nobody whose clock is behind shows it again. False: it is kept, and shown. Else the walk is behind it. */
+static bool bury(struct rangequery_walk *w, struct rangequery_source *s)
 {
     struct slice key = entry_key(s->e);
     char *copy = mem_dup(key.p, key.n);
     struct place at;
     key.p = copy;
     store_peek(s->store, w->db, keyhash(key, s->store->seed), key, &at);
+    if (at.e) {
+        mem_free(copy);
+        return false;
+    }
     s->index = store_index(s->store, w->db, w->q->space); /* it goes with its last key */
     struct entry *e = s->index ? keyindex_seek(s->index, key, &s->at) : NULL;
     if (w->q->reverse) e = s->index ? keyindex_before(s->index, key, &s->at) : NULL;
     else if (e && slice_eq(entry_key(e), key)) e = keyindex_next(&s->at);
     settle(w, s, e);
     mem_free(copy);
+    return true;
 }
 
 struct entry *rangequery_next(struct rangequery_walk *w, struct store **store)
@@ -262,8 +267,7 @@ struct entry *rangequery_next(struct rangequery_walk *w, struct store **store)
             continue;
         }
         if (w->skips && w->skips(w->skips_ctx, entry_key(w->given->e))) continue;
-        if (has_expired(w, w->given->e)) {
-            bury(w, w->given);
+        if (has_expired(w, w->given->e) && bury(w, w->given)) {
             w->given = NULL;
             continue;
         }

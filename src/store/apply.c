@@ -420,7 +420,7 @@ void store_expect(struct store *s, uint16_t id, uint64_t keys)
     table_init(&db->keys, db->arena, s->seed, rng_u64(&s->rng), keys);
 }
 
-/* A key past its expiry that must not be deleted now is hidden from store_find, not gone: then a missing entry is no proof. */
+/* Where keys are not deleted by their expiry, one that is past it is hidden from store_find, not gone: then a missing entry is no proof. */
 static bool is_trusted(const struct store *s, const struct place *at) { return at && (at->e || (!s->lazy_expire_paused && likely(!s->keeps))); }
 
 static void find_entry(struct change *c, const struct place *at)

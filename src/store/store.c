@@ -46,7 +46,8 @@ static bool is_expired(const struct store *s, const struct entry *e)
     return unlikely(e->flags & ENTRY_EXPIRES) && s->now_ms > entry_expiry_ms(e);
 }
 
-static bool may_go(const struct store *s, uint16_t db, struct slice key) { return !s->lazy_expire_paused && !(unlikely(s->keeps != NULL) && s->keeps(s->keeps_ctx, db, key)); }
+static bool is_kept(const struct store *s, uint16_t db, struct slice key) { return unlikely(s->keeps != NULL) && s->keeps(s->keeps_ctx, db, key); }
+static bool may_go(const struct store *s, uint16_t db, struct slice key) { return !s->lazy_expire_paused && !is_kept(s, db, key); }
 
 static void expire(struct store *s, uint16_t db, struct slice key, uint64_t hash, struct entry *e)
 {
@@ -65,8 +66,8 @@ void store_peek(struct store *s, uint16_t db, uint64_t hash, struct slice key, s
     struct table_slot *slot = table_find(&at->db->keys, hash, key);
     if (!slot) return;
     struct entry *e = table_entry(slot);
-    if (!is_expired(s, e)) at->e = e;
-    else if (may_go(s, db, key)) expire(s, db, key, hash, e);
+    if (!is_expired(s, e) || (!s->lazy_expire_paused && is_kept(s, db, key))) at->e = e; /* whoever keeps it has seen it, and may answer later than this */
+    else if (!s->lazy_expire_paused) expire(s, db, key, hash, e);
 }
 
 void store_look(struct store *s, uint16_t db, uint64_t hash, struct slice key, struct place *at)

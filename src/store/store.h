@@ -77,7 +77,7 @@ struct store {
     uint64_t cold;                      /* entries of all databases whose value is there */
     struct chill_grave *graves;         /* flushed databases with values there */
     bool lazy_expire_paused;            /* DEBUG SET-ACTIVE-EXPIRE 0 does not touch this; CLIENT PAUSE does */
-    bool (*keeps)(void *ctx, uint16_t db, struct slice key); /* a key past its expiry that must not be deleted now: it is hidden; NULL: none. Nobody but its keeper changes it meanwhile */
+    bool (*keeps)(void *ctx, uint16_t db, struct slice key); /* a key past its expiry that must not be deleted now: it is shown until it may be, for its keeper has seen it; NULL: none. Nobody but its keeper changes it meanwhile */
     void *keeps_ctx;
     void (*on_expire)(void *ctx, uint16_t db, struct slice key); /* told before an expired key goes; may be NULL */
     void *on_expire_ctx;

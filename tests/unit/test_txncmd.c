@@ -590,9 +590,9 @@ static void a_key_that_a_transaction_has_does_not_expire_under_it(void **state)
     struct slice entry = fetch(A, "t1", 'w', key, token);
     assert_true(entry.n > 0);
     sc.w->now_ms += 500;
-    SAY(A, ":0\r\n", "exists %s", key); /* nobody sees it, */
+    SAY(A, ":1\r\n", "exists %s", key); /* the transaction has seen it, and may happen later than this */
     SAY(A, ":0\r\n", "exists %s", free_key);
-    SAY(A, ":1\r\n", "rpush %s other-type", free_key); /* and the one that nobody has is gone */
+    SAY(A, ":1\r\n", "rpush %s other-type", free_key); /* the one that nobody has is gone */
     opcode_write(&op, &(struct op){.kind = OP_SET_REM, .key = slice_str(key), .items = &SLICE("member"), .n_items = 1});
     txncmd_add_op(&ops, buf_slice(&op));
     assert_true(fetch(A, "t1", 'w', key, token).n > 0); /* what it was told once it is told again */
