@@ -17,6 +17,7 @@
 #include "cluster/txncmd.h"
 #include "nodesim_own.h"
 #include "resp/answer.h"
+#include "server/spancmd.h"
 #include "shard/scratch.h"
 #include "shard/task.h"
 
@@ -145,12 +146,11 @@ static bool txn_run(void *ctx, struct txn *t)
 
 /* ---- of spans: a part of the line is read in all groups that have some of it, as server/widerange.h does */
 
-static void ask_span(struct coordination *c, uint32_t group, const struct space_piece *p, uint64_t version)
+static void ask_span(struct coordination *c, uint32_t group, const struct space_piece *p, const struct space_map *m)
 {
-    char text[24];
-    snprintf(text, sizeof text, "%llu", (unsigned long long)version);
-    const struct slice words[] = {SLICE(NODESIM_SPACE), p->start, p->end, SLICE("100"), SLICE(""), slice_str(text)};
-    txn_ask(c->txn, group, "span.get", words, p->hashed ? 6 : 5);
+    char hashes[SPANCMD_HASHES_BYTES + 1];
+    const struct slice words[] = {SLICE(NODESIM_SPACE), p->start, p->end, p->hashed ? spancmd_hashes(m, hashes) : SLICE(""), SLICE("100"), SLICE("")};
+    txn_ask(c->txn, group, "span.get", words, sizeof words / sizeof words[0]);
 }
 
 static bool ask_piece(void *ctx, const struct space_piece *p)
@@ -164,7 +164,7 @@ static bool ask_piece(void *ctx, const struct space_piece *p)
         if (m->hash[i].moving) in[m->hash[i].to_shard] = true;
     }
     for (uint32_t g = 0; g < NODESIM_GROUPS; g++)
-        if (in[g]) ask_span(c, g, p, m->version);
+        if (in[g]) ask_span(c, g, p, m);
     return true;
 }
 
