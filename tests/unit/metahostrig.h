@@ -43,7 +43,7 @@ struct metahostrig_node {
     char text[4][48];
     bool peer[METAHOSTRIG_NODES + 1];
     struct { /* the replica */
-        bool here;
+        bool here, was_here;
         uint32_t handed;
         uint64_t told_term, told_leader, told_members;
         bool told;
@@ -238,7 +238,7 @@ static inline int metahostrig_create(void *ctx, uint32_t group, const struct raf
     struct metahostrig_node *n = ctx;
     struct metahostrig_group *g = &n->rig->groups[group];
     CHECK(group < METAHOSTRIG_GROUPS && !n->at[group].here);
-    n->at[group].here = true;
+    n->at[group].here = n->at[group].was_here = true;
     if (g->made) return 0;
     g->made = true;
     g->term = 1;
@@ -255,9 +255,9 @@ static inline int metahostrig_join(void *ctx, uint32_t group)
     struct metahostrig_node *n = ctx;
     const struct raftnode_members *m = metahostrig_members(&n->rig->groups[group], n->rig->groups[group].n);
     CHECK(!n->at[group].here);
-    CHECK(!m || meta_members_role(m, n->id) != RAFTNODE_VOTER); /* a voter that forgot */
+    CHECK(!m || meta_members_role(m, n->id) != RAFTNODE_VOTER || !n->at[group].was_here); /* a voter that forgot */
     memset(&n->at[group], 0, sizeof n->at[group]);
-    n->at[group].here = true;
+    n->at[group].here = n->at[group].was_here = true;
     n->joins++;
     return 0;
 }
@@ -397,7 +397,7 @@ static inline void metahostrig_start(struct metahostrig *r, uint64_t id)
     metahostrig_describe(n, id);
     for (uint32_t i = 0; i < r->founders; i++) founders[i] = r->nodes[i + 1].is;
     struct metaplace_cluster c = {.id = "a cluster of ou", .seed = 7, .default_mode = SPACE_BUCKET, .shards = r->shards, .replication = r->replication, .nodes = founders, .n_nodes = r->founders};
-    struct metahost_options o = {.node = id, .incarnation = ++n->incarnation, .now = r->now, .seed = rng_u64(&r->rng), .cluster = "a cluster of ou", .me = n->is,
+    struct metahost_options o = {.node = id, .incarnation = ++n->incarnation, .now = r->now, .seats = METAHOSTRIG_GROUPS, .seed = rng_u64(&r->rng), .cluster = "a cluster of ou", .me = n->is,
                                  .founding = id <= r->founders ? &c : NULL, .calls = metahostrig_calls, .log = &r->log};
     o.calls.ctx = n;
     n->exists = n->up = true;

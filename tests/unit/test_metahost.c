@@ -360,6 +360,10 @@ static void questions_are_answered_with_a_result_or_a_sentence(void **state)
         {METAHOST_MOVE, "77 1 2", -ENOENT, "there is no group 77"},
         {METAHOST_MOVE, "3 1 9", -EINVAL, "node 9 is not known"},
         {METAHOST_MOVE, "3 1 2", -ESTALE, "node 2 is a member of group 3 already"},
+        {METAHOST_SPLIT_GROUP, "1", -EINVAL, "groups 0 and 1 hold no keys"},
+        {METAHOST_SPLIT_GROUP, "77", -EINVAL, "there is no such group"},
+        {METAHOST_SPLIT_GROUP, "2 no", -EINVAL, "a hash is a number of 1 to 16 hex digits"},
+        {METAHOST_SPLIT_GROUP, "2 ffffffffffffffff", -EINVAL, "that hash is another group's"},
         {METAHOST_SPACE, "users SIDEWAYS", -EINVAL, "the mode of a key space is HASH, BUCKET or RANGE"},
         {METAHOST_MOVE_RANGE, "users users/a 3", -EINVAL, "the key space has no ranges: SPACE.SET it BUCKET or RANGE first"},
         {METAHOST_SPLIT, "users users/m", -EINVAL, "the key space has no ranges: SPACE.SET it RANGE first"},
@@ -472,6 +476,45 @@ static void who_leads_the_map_knows_what_is_to_be_carried(void **state)
     metahost_moves_free(m);
     buf_fini(&a.text);
     metahostrig_free(r);
+}
+
+/* Both nodes that are there make it; who was away joins it, or makes it, too, if nobody has told of it yet. */
+static void a_new_group_is_made_by_its_first_members_whenever_they_come(void **state)
+{
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        struct metahostrig_answer a = {0};
+        struct metahostrig *r = metahostrig_new(3, 4, 50 + seed);
+        run_to_rest(r, 60);
+        uint64_t away = not_the_leader(r, META_MAP_GROUP);
+        metahostrig_crash(r, away);
+        metahostrig_run(r, seed % 2 ? 5000 : 100);
+        uint64_t leader = r->groups[META_MAP_GROUP].leader;
+        assert_int_equal(metahostrig_ask(r, leader, METAHOST_SPLIT_GROUP, "2", &a), 0);
+        assert_string_equal(a.text.p, "6");
+        metahostrig_run(r, 3000);
+        assert_true(r->groups[6].leader && groups_of(r, leader)->groups[6].told.n == 3);
+        assert_int_equal(voters_of(r, 6), 3);
+
+        struct metahost_moves *m = metahost_moves(r->nodes[leader].host);
+        const struct holding_plan *p = &m->ops[0].plan;
+        assert_true(m->n == 1 && m->ops[0].step == METAOPS_PLANNED && p->of_hash && p->first == UINT64_C(1) << 61 && p->last == (UINT64_C(1) << 62) - 1);
+        assert_true(p->old_side.pieces[0].group == 2 && p->new_side.pieces[0].group == 6);
+        uint64_t op = p->op;
+        metahost_moves_free(m);
+        assert_true(step_of(r, leader, op, METAOPS_PLANNED, METAOPS_WALKING, ""));
+        m = metahost_moves(r->nodes[leader].host);
+        assert_true(m->n == 1 && m->ops[0].plan.first == UINT64_C(1) << 61 && m->ops[0].plan.last == (UINT64_C(1) << 62) - 1); /* the same, now that it is cut */
+        metahost_moves_free(m);
+
+        metahostrig_start(r, away);
+        metahostrig_run(r, 3000);
+        assert_true(r->nodes[away].at[6].here);
+        assert_true(step_of(r, leader, op, METAOPS_WALKING, METAOPS_CARRIED, "") && step_of(r, leader, op, METAOPS_CARRIED, METAOPS_DONE, ""));
+        run_to_rest(r, 60);
+        assert_equal_states(r);
+        buf_fini(&a.text);
+        metahostrig_free(r);
+    }
 }
 
 static void a_replica_and_a_leadership_are_moved_by_word(void **state)
@@ -675,6 +718,7 @@ int main(void)
         cmocka_unit_test(questions_are_answered_with_a_result_or_a_sentence),
         cmocka_unit_test(what_a_lost_node_had_planned_for_a_key_space_is_done),
         cmocka_unit_test(who_leads_the_map_knows_what_is_to_be_carried),
+        cmocka_unit_test(a_new_group_is_made_by_its_first_members_whenever_they_come),
         cmocka_unit_test(a_replica_and_a_leadership_are_moved_by_word),
         cmocka_unit_test(a_proposal_survives_changes_of_leaders_and_is_applied_once),
         cmocka_unit_test(a_question_that_nobody_can_decide_times_out),
