@@ -32,8 +32,10 @@ struct slice spancmd_hashes(const struct space_map *m, char out[SPANCMD_HASHES_B
 {
     uint64_t digest = 0;
     for (uint32_t i = 0; i < m->n_hash; i++) {
-        const uint64_t one[] = {digest, m->hash[i].shard, m->hash[i].first};
+        const struct hash_desc *d = &m->hash[i];
+        const uint64_t one[] = {digest, d->shard, d->first, d->moving ? d->to_shard : d->shard};
         digest = keyhash(slice_of(one, sizeof one), 0);
+        if (d->moving) digest ^= keyhash(d->boundary, digest);
     }
     snprintf(out, SPANCMD_HASHES_BYTES + 1, "%016llx", (unsigned long long)digest);
     return slice_of(out, SPANCMD_HASHES_BYTES);

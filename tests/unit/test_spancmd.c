@@ -295,6 +295,26 @@ static void a_span_by_hashes_is_told_by_groups_that_know_the_same_ones(void **st
     says(A, text, "-TXNMOVED the span is not in this group, or not all of it\r\n");
 }
 
+static void hashes_that_are_carried_are_others_with_every_slice(void **state)
+{
+    char was[SPANCMD_HASHES_BYTES + 1], is[SPANCMD_HASHES_BYTES + 1];
+    struct hash_desc halves[] = {{.id = 1, .generation = 1, .shard = A, .first = 0, .last = UINT64_MAX / 2}, {.id = 2, .generation = 1, .shard = B, .first = UINT64_MAX / 2 + 1, .last = UINT64_MAX}};
+    struct space_map m = {.n_hash = 2, .hash = halves};
+    spancmd_hashes(&m, was);
+    halves[0].generation++;
+    assert_true(slice_eq(spancmd_hashes(&m, is), slice_str(was))); /* keys are where they were */
+    halves[0].moving = true;
+    halves[0].to_shard = B;
+    for (const char *boundary = "kkkk"; *boundary; boundary++) {
+        halves[0].boundary = slice_str(boundary);
+        assert_false(slice_eq(spancmd_hashes(&m, is), slice_str(was)));
+        memcpy(was, is, sizeof was);
+    }
+    halves[0].moving = false;
+    halves[0].shard = B;
+    assert_false(slice_eq(spancmd_hashes(&m, is), slice_str(was)));
+}
+
 static void a_span_with_a_key_that_is_being_written_is_taken(void **state)
 {
     fill();
@@ -394,6 +414,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_enough_by_itself_reserves_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_span_that_is_not_all_here_has_moved, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_span_by_hashes_is_told_by_groups_that_know_the_same_ones, set_up, tear_down),
+        cmocka_unit_test(hashes_that_are_carried_are_others_with_every_slice),
         cmocka_unit_test_setup_teardown(a_span_with_a_key_that_is_being_written_is_taken, set_up, tear_down),
         cmocka_unit_test_setup_teardown(readers_share_a_span_and_a_deletion_does_not, set_up, tear_down),
         cmocka_unit_test_setup_teardown(keys_of_spans_are_deleted_in_two_phases, set_up, tear_down),
