@@ -367,6 +367,7 @@ static inline struct relayrig_client *relayrig_client_at(struct relayrig *r, uin
     c->node = &r->nodes[node];
     c->conn.front = c->node->server.fronts[front];
     c->conn.resp = 2;
+    c->conn.timer = -1;
     c->conn.id = r->n_clients;
     c->words = mem_alloc(1024 * 1024);
     r->clients[r->n_clients++] = c;
@@ -439,6 +440,7 @@ static inline bool relayrig_turn(struct relayrig_node *n, uint32_t front)
         next = c->next_ready;
         c->ready = false;
         any = true;
+        if (c->wait) continue; /* it waits on */
         struct relayrig_client *client = (struct relayrig_client *)c;
         if (c->batch->task.pos < c->batch->task.n_requests) relayrig_go(client);
         else relayrig_idle(client);
