@@ -35,7 +35,7 @@ enum nodesim_mutant {
     NODESIM_UNHELD_READ,   /* one that only reads does not hear that its reservations were gone */
     NODESIM_NO_FENCE,      /* a group serves a key that it has given away, or has not got yet */
     NODESIM_EARLY_DROP,    /* what was given out is dropped before it has arrived */
-    NODESIM_OLD_DRIVER,    /* an order of a driver that another one has replaced is obeyed */
+    NODESIM_OLD_DRIVER,    /* a driver that another one has replaced goes on, and is obeyed */
     NODESIM_OLD_MAP,       /* a leader serves what was carried away by a map that does not know of it */
     NODESIM_MUTANTS,
 };
@@ -57,7 +57,7 @@ struct nodesim_result {
     uint64_t slices, carried; /* by movers: keys */
     uint64_t locks, denied, pipelines, stale_reads; /* denied: others had a lock */
     uint64_t struck[NODESIM_ATS];
-    uint64_t strikes, blinded; /* faults in the middle of a topology change; nodes that were cut off from the map alone */
+    uint64_t strikes, handed_over, blinded; /* faults in the middle of a topology change; nodes that were cut off from the map alone; handed_over: group 1, while keys were carried */
     uint64_t wide_ranges; /* reads of ranges in several groups */
     uint64_t wide_writes, wide_reads, wide_refused, wide_uncertain, recovered; /* transactions over two groups; recovered: without their coordinators */
 };

@@ -67,7 +67,8 @@ static uint32_t add_letter(struct nodesim *s, const struct letter *l)
 static uint64_t way_us(struct nodesim *s, bool is_order)
 {
     struct rng *rng = world_rng(s->w);
-    return 50 + rng_below(rng, rng_below(rng, is_order ? 12 : 40) ? 500 : 900 * WORLD_MS);
+    if (is_order) return 50 + rng_below(rng, rng_below(rng, 12) ? 10 * WORLD_MS : 900 * WORLD_MS);
+    return 50 + rng_below(rng, rng_below(rng, 40) ? 500 : 900 * WORLD_MS);
 }
 
 /* Of a mover. */

@@ -8,7 +8,7 @@
 #include "nodesim_own.h"
 #include "resp/answer.h"
 
-enum { COUNTERS = 3, DEPTH = 3, WAIT_MS = 700, REST_MS = 120 };
+enum { COUNTERS = 3, DEPTH = 3, WAIT_MS = 700, REST_MS = 300 };
 
 struct pipe {
     uint32_t first;     /* the attempt that its first command is */

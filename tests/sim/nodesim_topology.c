@@ -40,9 +40,26 @@ static void plan_strike(struct nodesim *s, uint32_t node)
     if (node) world_after(s->w, 0, rng_below(rng, 4) ? rng_below(rng, 3 * WORLD_MS) : rng_below(rng, 60 * WORLD_MS), NODESIM_STRIKE, (uint64_t)node << STRIKE_BITS | rng_below(rng, WORLD_STRIKES));
 }
 
+/* Group 1 gets another leader, and with it the operations another driver; the old one may not know for a while. */
+static void hand_over(struct nodesim *s)
+{
+    uint32_t id = leader_of(s, META_MAP_GROUP);
+    struct nodesim_node *n = id ? world_node(s->w, id) : NULL;
+    if (!n || !nodesim_raft_runs(n)) return;
+    world_trace(s->w, id, "hands group 1 over");
+    nodesim_begin_turn(n);
+    raftnode_transfer(n->raft, META_MAP_GROUP, 0);
+    nodesim_end_turn(n);
+    s->result->handed_over++;
+}
+
 void nodesim_topology_strike(struct nodesim *s, uint64_t arg)
 {
     if (!s->admin) return; /* it is peace by now */
+    if (arg == 0) {
+        hand_over(s);
+        return;
+    }
     world_trace(s->w, (uint32_t)(arg >> STRIKE_BITS), "is struck");
     s->result->strikes++;
     world_strike(s->w, (uint32_t)(arg >> STRIKE_BITS), (enum world_strike)(arg & ((1 << STRIKE_BITS) - 1)));
@@ -93,6 +110,7 @@ void nodesim_topology_order(struct nodesim_node *n, uint32_t driver, struct slic
     struct nodesim *s = n->sim;
     struct rng *rng = world_rng(s->w);
     if (s->admin && slice_is(name, "carry.begin") && rng_below(rng, 5) == 0) blind(s, n->id);
+    if (s->admin && !slice_is(name, "carry.end") && rng_below(rng, 15) == 0) world_after(s->w, 0, rng_below(rng, 5 * WORLD_MS), NODESIM_STRIKE, 0);
     if (!strike_some(s, n->id, driver, 20)) return;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) s->result->struck[i] += slice_is(name, names[i]);
 }

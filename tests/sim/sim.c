@@ -11,12 +11,13 @@
 #include "nodesim.h"
 #include "raftsim.h"
 
-enum { MUTANT_SEEDS = 200, COUNTS = 64 };
+enum { MUTANT_SEEDS = 200, FULL_SEEDS = 100, COUNTS = 64 };
 
 /* What is counted in a run, and over all of them. */
 struct count {
     const char *name;
     uint64_t n;
+    bool must; /* over a hundred seeds there are some, or they prove too little */
 };
 
 struct outcome {
@@ -39,7 +40,13 @@ struct scenario {
 
 static void add(struct outcome *o, const char *name, uint64_t n)
 {
-    if (o->n < COUNTS) o->count[o->n++] = (struct count){name, n};
+    if (o->n < COUNTS) o->count[o->n++] = (struct count){name, n, false};
+}
+
+static void must(struct outcome *o, const char *name, uint64_t n)
+{
+    add(o, name, n);
+    o->count[o->n - 1].must = true;
 }
 
 static void add_world(struct outcome *o, const struct world_counts *c)
@@ -93,30 +100,31 @@ static void run_nodes(uint64_t seed, int mutant, bool trace, struct outcome *o)
     add(o, "recoveries", r.recoveries);
     add(o, "snapshots", r.snapshots);
     add(o, "moves", r.moves);
-    add(o, "joins", r.joins);
-    add(o, "leaves", r.leaves);
+    must(o, "joins", r.joins);
+    must(o, "leaves", r.leaves);
     add(o, "on ranges", r.ranges);
     add(o, "locks", r.locks);
     add(o, "denied", r.denied);
     add(o, "pipelines", r.pipelines);
     add(o, "stale reads", r.stale_reads);
-    add(o, "changes of mode", r.modes);
-    add(o, "splits", r.splits);
-    add(o, "merges", r.merges);
-    add(o, "moves of ranges", r.range_moves);
-    add(o, "new groups", r.group_splits);
+    must(o, "changes of mode", r.modes);
+    must(o, "splits", r.splits);
+    must(o, "merges", r.merges);
+    must(o, "moves of ranges", r.range_moves);
+    must(o, "new groups", r.group_splits);
     add(o, "slices", r.slices);
     add(o, "keys carried", r.carried);
     static const char *const steps[NODESIM_ATS] = {"struck at begin", "at measure", "at freeze", "at take", "at end", "at a boundary", "at done"};
-    for (int i = 0; i < NODESIM_ATS; i++) add(o, steps[i], r.struck[i]);
+    for (int i = 0; i < NODESIM_ATS; i++) must(o, steps[i], r.struck[i]);
     add(o, "strikes", r.strikes);
-    add(o, "blinded nodes", r.blinded);
+    must(o, "handed over", r.handed_over);
+    must(o, "blinded nodes", r.blinded);
     add(o, "writes over groups", r.wide_writes);
     add(o, "reads over groups", r.wide_reads);
-    add(o, "ranges over groups", r.wide_ranges);
+    must(o, "ranges over groups", r.wide_ranges);
     add(o, "refused", r.wide_refused);
     add(o, "uncertain", r.wide_uncertain);
-    add(o, "recovered", r.recovered);
+    must(o, "recovered", r.recovered);
 }
 
 static const char *raft_mutant(int m) { return raftsim_mutant_name((enum raftsim_mutant)m); }
@@ -157,6 +165,11 @@ static void run_seeds(const struct scenario *s, uint64_t from, uint64_t n, uint6
     }
     printf("%s, %llu seeds: ", s->name, (unsigned long long)n);
     say_counts(&sum);
+    for (uint32_t i = 0; n >= FULL_SEEDS && i < sum.n; i++) {
+        if (!sum.count[i].must || sum.count[i].n) continue;
+        printf("%s: %llu seeds, and none of these: %s\n", s->name, (unsigned long long)n, sum.count[i].name);
+        *failed += 1;
+    }
 }
 
 /* The same seed must give the same run, or no failure can be looked at again. */
