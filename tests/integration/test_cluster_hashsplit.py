@@ -83,21 +83,31 @@ def test_a_group_is_split_under_load_and_the_halves_again(make_cluster):
     cluster.write_everywhere(1, "after")
 
 
+def largest(cluster):
+    """The group with the largest interval of the hash: it has most keys, so that its walk is long enough to be struck."""
+    def width(g):
+        part = g["covers"].removeprefix("hash ").split("-")
+        return int(part[1], 16) - int(part[0], 16)
+
+    return int(max((g for g in cluster.status(answering(cluster))["group"] if g["covers"].startswith("hash ")), key=width)["group"])
+
+
 def test_nodes_that_drive_and_lead_are_killed_while_a_group_is_split(make_cluster):
-    n = 30000
+    n = 60000
     cluster = make_cluster(args=FEW_GROUPS)
     put(cluster, n)
     strikes = Strikes(cluster)
-    made = [2]
+    last = {}
 
-    def split_the_last():
-        made.append(split(cluster, made[-1] if len(made) < 4 else 3))
-        return lambda: wait_split(cluster, made[-1])
+    def split_the_largest():
+        last["from"] = largest(cluster)
+        last["to"] = split(cluster, last["from"])
+        return lambda: wait_split(cluster, last["to"])
 
     with Transfers(cluster) as transfers, Load(cluster.ports(), clients=4, seed=12) as load:
-        strikes.strike_at_last(lambda: leader(cluster, 1), split_the_last)
-        strikes.strike_at_last(lambda: leader(cluster, made[-2]), split_the_last)
-        strikes.strike_at_last(lambda: leader(cluster, made[-1]), split_the_last)
+        strikes.strike_at_last(lambda: leader(cluster, 1), split_the_largest)
+        strikes.strike_at_last(lambda: leader(cluster, last["from"]), split_the_largest)
+        strikes.strike_at_last(lambda: leader(cluster, last["to"]), split_the_largest)
         assert transfers.done > 20
     load.check(cluster.port(1))
     check_all(cluster, n)
