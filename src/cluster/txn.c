@@ -217,6 +217,14 @@ static bool any_says(const struct txn_answer *answers, uint32_t n, const char *c
     return false;
 }
 
+/* A group was asked for several things, and lost some of them before it gave the rest. */
+static bool is_torn(const struct txn *t)
+{
+    for (uint32_t i = 0; i < t->n_groups; i++)
+        if (t->groups[i].torn) return true;
+    return false;
+}
+
 static void on_fetched(struct txn *t, int64_t now_ms, const struct txn_answer *answers, uint32_t n)
 {
     const struct slice *error = error_among(answers, n);
@@ -233,7 +241,8 @@ static void on_fetched(struct txn *t, int64_t now_ms, const struct txn_answer *a
             return;
         }
         t->pause_ms = 0;
-        fetched_all(t, now_ms);
+        if (is_torn(t)) drop(t);
+        else fetched_all(t, now_ms);
     }
 }
 

@@ -43,6 +43,7 @@ struct group {
     bool touched; /* it may have a reservation of this attempt */
     bool fetched; /* its keys' entries are there; also if it has none */
     bool has_token;
+    bool torn; /* it gave another token before: what that stood for is gone */
     char token[TXNCMD_TOKEN_BYTES];
     struct buf ops;
 };

@@ -188,6 +188,7 @@ void txnwants_add(struct txn *t, uint32_t group)
 
 static void note_token(struct group *g, struct slice token)
 {
+    g->torn |= g->has_token && memcmp(g->token, token.p, TXNCMD_TOKEN_BYTES) != 0;
     memcpy(g->token, token.p, TXNCMD_TOKEN_BYTES);
     g->has_token = true;
 }
