@@ -514,6 +514,41 @@ static void a_walk_that_was_not_held_to_the_end_begins_anew(void **state)
     end_with(d, TXN_DONE);
 }
 
+/* Two spans of one group. */
+static void ask_twice(void *ctx, struct txn *t)
+{
+    const struct slice words[] = {SLICE("span")};
+    if (txn_asked(t)) return;
+    txn_ask(t, 5, "walk", words, 1);
+    txn_ask(t, 5, "walk", words, 1);
+}
+
+static bool run_twice(void *ctx, struct txn *t)
+{
+    ((struct desk *)ctx)->runs++;
+    return true;
+}
+
+static void a_group_that_lost_what_it_reserved_between_two_answers_is_asked_anew(void **state)
+{
+    struct desk *d = mem_zalloc(sizeof *d);
+    struct txn_host host = {.ctx = d, .send = send, .run = run_twice, .settled = settled, .over = over, .asks = ask_twice};
+    d->now_ms = 1000000;
+    d->txn = txn_new(&host, SLICE("name"), NULL, 0);
+    txn_start(d->txn, d->now_ms, 5000);
+    expect_sent(d, "5 walk name.000 span; 5 walk name.000 span");
+    reply(d, TOLD_5, "*2\r\n$16\r\nfedcba9876543210\r\n*1\r\n:5\r\n"); /* of another leader */
+    expect_sent(d, "5 txn.drop name.000");
+    assert_int_equal(d->runs, 0);
+    reply(d, OK, NULL);
+    expect_sent(d, "5 walk name.001 span; 5 walk name.001 span");
+    reply(d, TOLD_5, TOLD_5);
+    expect_sent(d, "5 txn.done name.001 " TOKEN);
+    reply(d, OK, NULL);
+    assert_int_equal(d->runs, 1);
+    end_with(d, TXN_DONE);
+}
+
 static void a_walk_never_waits_at_a_group_below_one_that_it_has(void **state)
 {
     struct desk *d = walking(false, false);
@@ -603,6 +638,7 @@ int main(void)
         cmocka_unit_test(what_is_not_to_happen_is_dropped),
         cmocka_unit_test(without_a_map_it_waits),
         cmocka_unit_test(a_walk_asks_one_group_after_the_other_and_is_confirmed_in_all),
+        cmocka_unit_test(a_group_that_lost_what_it_reserved_between_two_answers_is_asked_anew),
         cmocka_unit_test(a_walk_that_was_not_held_to_the_end_begins_anew),
         cmocka_unit_test(a_walk_never_waits_at_a_group_below_one_that_it_has),
         cmocka_unit_test(a_walk_goes_where_its_keys_have_moved),
