@@ -46,7 +46,7 @@ enum nodesim_at { NODESIM_AT_BEGIN, NODESIM_AT_MEASURE, NODESIM_AT_FREEZE, NODES
 
 struct nodesim_result {
     bool failed;
-    bool counts; /* a node crashed, a group got another leader, a seat was filled from a snapshot or made anew, something was written and read, by transactions over groups, too; ranges were split, merged or moved, and used */
+    bool counts; /* a node crashed, a group got another leader, a seat was filled from a snapshot or made anew, something was written and read, by transactions over groups, too; a range was split, merged or moved */
     char why[900];
     uint64_t hash;
     struct world_counts world;

@@ -85,7 +85,7 @@ static void run_nodes(uint64_t seed, int mutant, bool trace, struct outcome *o)
 {
     struct nodesim_result r;
     nodesim_run(seed, (enum nodesim_mutant)mutant, trace, &r);
-    *o = (struct outcome){.failed = r.failed, .counts = r.counts, .idle = "no node crashed, no group got another leader, no seat was made anew, no transaction went over groups, or no range was split, merged or moved, or used", .hash = r.hash};
+    *o = (struct outcome){.failed = r.failed, .counts = r.counts, .idle = "no node crashed, no group got another leader, no seat was made anew, no transaction went over groups, or no range was split, merged or moved", .hash = r.hash};
     snprintf(o->why, sizeof o->why, "%s", r.why);
     add_world(o, &r.world);
     add(o, "writes", r.writes);
@@ -102,11 +102,11 @@ static void run_nodes(uint64_t seed, int mutant, bool trace, struct outcome *o)
     add(o, "moves", r.moves);
     must(o, "joins", r.joins);
     must(o, "leaves", r.leaves);
-    add(o, "on ranges", r.ranges);
-    add(o, "locks", r.locks);
-    add(o, "denied", r.denied);
-    add(o, "pipelines", r.pipelines);
-    add(o, "stale reads", r.stale_reads);
+    must(o, "on ranges", r.ranges);
+    must(o, "locks", r.locks);
+    must(o, "denied", r.denied);
+    must(o, "pipelines", r.pipelines);
+    must(o, "stale reads", r.stale_reads);
     must(o, "changes of mode", r.modes);
     must(o, "splits", r.splits);
     must(o, "merges", r.merges);
