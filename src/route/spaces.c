@@ -83,17 +83,22 @@ static bool walk_piece(const struct walk *w, struct space_piece piece, struct sl
     return !spacemap_below(piece.start, piece.end) || w->visit(w->ctx, &piece);
 }
 
-static bool walk_range(const struct walk *w, const struct range_desc *d, struct slice start, struct slice end)
+/* What is below the boundary has moved; an empty boundary as an end would be the end of the line: nothing has moved yet. */
+static bool walk_moving(const struct walk *w, struct space_piece piece, struct slice boundary, uint32_t to_shard, struct slice start, struct slice end)
 {
-    struct space_piece piece = {.start = d->start, .end = d->end, .shard = d->shard, .id = d->id, .generation = d->generation, .desc = d};
-    /* An empty boundary as an end would be the end of the line: nothing has moved yet. */
-    if (d->moving && d->boundary.n) {
-        struct space_piece moved = piece;
-        moved.end = piece.start = d->boundary;
-        moved.shard = d->to_shard;
+    struct space_piece moved = piece;
+    if (boundary.n) {
+        moved.end = piece.start = boundary;
+        moved.shard = to_shard;
         if (!walk_piece(w, moved, start, end)) return false;
     }
     return walk_piece(w, piece, start, end);
+}
+
+static bool walk_range(const struct walk *w, const struct range_desc *d, struct slice start, struct slice end)
+{
+    const struct space_piece piece = {.start = d->start, .end = d->end, .shard = d->shard, .id = d->id, .generation = d->generation, .desc = d};
+    return d->moving ? walk_moving(w, piece, d->boundary, d->to_shard, start, end) : walk_piece(w, piece, start, end);
 }
 
 /* A bucket that is where the hash of its name says. */
@@ -101,14 +106,8 @@ static bool walk_unset_bucket(const struct walk *w, struct slice start, struct s
 {
     if (w->map->n_hash == 0) return walk_piece(w, (struct space_piece){.shard = route_shard(&w->map->route, w->name_hash)}, start, end);
     const struct hash_desc *d = &w->map->hash[spacemap_hash_at(w->map, w->name_hash)];
-    struct space_piece piece = {.shard = d->shard, .id = d->id, .generation = d->generation};
-    if (d->moving && d->boundary.n) {
-        struct space_piece moved = piece;
-        moved.end = piece.start = d->boundary;
-        moved.shard = d->to_shard;
-        if (!walk_piece(w, moved, start, end)) return false;
-    }
-    return walk_piece(w, piece, start, end);
+    const struct space_piece piece = {.shard = d->shard, .id = d->id, .generation = d->generation};
+    return d->moving ? walk_moving(w, piece, d->boundary, d->to_shard, start, end) : walk_piece(w, piece, start, end);
 }
 
 static bool walk_routing(const struct walk *w, const struct routing *r, struct slice start, struct slice end)

@@ -8,6 +8,7 @@
 #include "base/num.h"
 #include "server/families.h"
 #include "server/rangequery.h"
+#include "server/spacereply.h"
 #include "shard/locks.h"
 
 enum { BOUNDS = 4 /* arguments up to the end */ };
@@ -139,12 +140,6 @@ static bool find_lock(const struct lock_call *c, bool (*test)(const struct space
 
 /* ---- showing */
 
-static void add_bound(struct reply *r, const char *name, struct slice bound, const char *open)
-{
-    reply_bulk_str(r, name);
-    reply_bulk(r, bound.n ? bound : slice_str(open));
-}
-
 void rangelock_reply(struct reply *r, const struct spacelock *l, int64_t ttl_ms)
 {
     reply_map(r, 6);
@@ -154,8 +149,8 @@ void rangelock_reply(struct reply *r, const struct spacelock *l, int64_t ttl_ms)
     reply_int(r, (int64_t)l->token);
     reply_bulk_str(r, "mode");
     reply_bulk_str(r, l->exclusive ? "exclusive" : "shared");
-    add_bound(r, "start", l->start, "-");
-    add_bound(r, "end", l->end, "+");
+    spacereply_bound(r, "start", l->start, "-");
+    spacereply_bound(r, "end", l->end, "+");
     reply_bulk_str(r, "ttl-ms");
     reply_int(r, ttl_ms > 0 ? ttl_ms : 0);
 }

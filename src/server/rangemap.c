@@ -5,6 +5,7 @@
 #include "server/front.h"
 #include "server/rangeask.h"
 #include "server/rangefigures.h"
+#include "server/spacereply.h"
 #include "server/wide_own.h"
 #include "shard/load.h"
 #include "shard/topology.h"
@@ -16,18 +17,6 @@ struct line { /* about one range */
     struct node *node;  /* NULL: there is no cluster */
     struct slice error; /* in a cluster: why there are no figures; empty: there are */
 };
-
-static void add_int(struct reply *r, const char *name, uint64_t value)
-{
-    reply_bulk_str(r, name);
-    reply_int(r, (int64_t)value);
-}
-
-static void add_bound(struct reply *r, const char *name, struct slice bound, const char *open)
-{
-    reply_bulk_str(r, name);
-    reply_bulk(r, bound.n ? bound : slice_str(open));
-}
 
 static void add_figure(struct reply *r, const char *name, const struct line *l, uint64_t value)
 {
@@ -41,7 +30,7 @@ static void add_replicas(struct reply *r, struct node *n, uint32_t group)
 {
     uint64_t nodes[RAFTNODE_MEMBERS_MAX];
     uint32_t count = node_replicas(n, group, nodes, RAFTNODE_MEMBERS_MAX);
-    add_int(r, "leader", node_leader(n, group));
+    spacereply_int(r, "leader", node_leader(n, group));
     reply_bulk_str(r, "replicas");
     reply_array(r, count);
     for (uint32_t i = 0; i < count; i++) reply_int(r, (int64_t)nodes[i]);
@@ -53,11 +42,11 @@ static void add_line(struct reply *r, const struct line *l)
     reply_map(r, 9 + (l->node ? 2 : 0) + (l->error.n ? 1 : 0) + (d->moving ? 2 : 0));
     reply_bulk_str(r, "space");
     reply_bulk(r, l->space);
-    add_int(r, "id", d->id);
-    add_bound(r, "start", d->start, "-");
-    add_bound(r, "end", d->end, "+");
-    add_int(r, "shard", d->shard);
-    add_int(r, "generation", d->generation);
+    spacereply_int(r, "id", d->id);
+    spacereply_bound(r, "start", d->start, "-");
+    spacereply_bound(r, "end", d->end, "+");
+    spacereply_int(r, "shard", d->shard);
+    spacereply_int(r, "generation", d->generation);
     add_figure(r, "keys", l, l->keys);
     add_figure(r, "bytes", l, l->bytes);
     add_figure(r, "ops", l, l->ops);
@@ -67,8 +56,8 @@ static void add_line(struct reply *r, const struct line *l)
         reply_bulk(r, l->error);
     }
     if (!d->moving) return;
-    add_int(r, "to-shard", d->to_shard);
-    add_bound(r, "boundary", d->boundary, "-");
+    spacereply_int(r, "to-shard", d->to_shard);
+    spacereply_bound(r, "boundary", d->boundary, "-");
 }
 
 /* ---- which ranges */

@@ -3,6 +3,7 @@
 #include "route/keyspace.h"
 #include "server/families.h"
 #include "server/rangefigures.h"
+#include "server/spacereply.h"
 #include "shard/engine.h"
 #include "shard/topology.h"
 
@@ -102,24 +103,6 @@ static void range_move(struct exec *x)
 
 /* ---- showing */
 
-static void add_text(struct reply *r, const char *name, const char *value)
-{
-    reply_bulk_str(r, name);
-    reply_bulk_str(r, value);
-}
-
-static void add_int(struct reply *r, const char *name, uint64_t value)
-{
-    reply_bulk_str(r, name);
-    reply_int(r, (int64_t)value);
-}
-
-static void add_bound(struct reply *r, const char *name, struct slice bound, const char *open)
-{
-    reply_bulk_str(r, name);
-    reply_bulk(r, bound.n ? bound : slice_str(open));
-}
-
 static void add_space(struct exec *x, const struct space_info *info)
 {
     struct reply *r = &x->out;
@@ -134,16 +117,16 @@ static void add_space(struct exec *x, const struct space_info *info)
     reply_map(r, (by_hash ? 3 : 6) + (info->moving ? 2 : 0));
     reply_bulk_str(r, "space");
     reply_bulk(r, info->name);
-    add_text(r, "mode", space_mode_name(info->mode));
-    add_int(r, "generation", info->generation);
+    spacereply_text(r, "mode", space_mode_name(info->mode));
+    spacereply_int(r, "generation", info->generation);
     if (!by_hash) {
-        add_text(r, "state", info->moving ? "moving" : ordered ? "ready" : "being put in order");
-        add_int(r, "keys", keys); /* as far as they are in order */
-        add_int(r, "bytes", bytes);
+        spacereply_text(r, "state", info->moving ? "moving" : ordered ? "ready" : "being put in order");
+        spacereply_int(r, "keys", keys); /* as far as they are in order */
+        spacereply_int(r, "bytes", bytes);
     }
     if (!info->moving) return;
-    add_text(r, "to-mode", space_mode_name(info->to_mode));
-    add_bound(r, "boundary", info->boundary, "-");
+    spacereply_text(r, "to-mode", space_mode_name(info->to_mode));
+    spacereply_bound(r, "boundary", info->boundary, "-");
 }
 
 static void space_info(struct exec *x)

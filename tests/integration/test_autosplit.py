@@ -1,9 +1,10 @@
 """Ranges that split, move and merge by themselves, and tell why."""
-import threading
 import time
 
 import pytest
 import redis
+
+from beside import Pounding
 
 QUICK = ["--ranges-sustain", "1", "--ranges-settle", "1"]
 
@@ -50,37 +51,6 @@ def is_at_rest(c, space):
     return all("to-shard" not in r for r in ranges(c, space))
 
 
-class Pounding:
-    """Clients that set the same keys again and again, until the end of the block."""
-
-    def __init__(self, server, keys, clients=2):
-        self.stop = threading.Event()
-        self.errors = []
-        self.threads = [threading.Thread(target=self.run, args=(server, keys)) for _ in range(clients)]
-
-    def run(self, server, keys):
-        try:
-            with server.client() as c:
-                p = c.pipeline(transaction=False)
-                while not self.stop.is_set():
-                    for key in keys:
-                        p.set(key, "y")
-                    p.execute()
-        except Exception as e:  # told in __exit__
-            self.errors.append(e)
-
-    def __enter__(self):
-        for t in self.threads:
-            t.start()
-        return self
-
-    def __exit__(self, *exc):
-        self.stop.set()
-        for t in self.threads:
-            t.join()
-        assert not self.errors
-
-
 def test_a_space_is_cut_by_its_size_and_spread_over_all_shards_then_merged_when_it_is_empty_again(make_server):
     s = make_server(workers=3, args=QUICK + ["--ranges-split-bytes", "512kb", "--ranges-split-ops", "0", "--ranges-merge-ops", "100000000", "--ranges-merge-bytes", "128kb"])
     c = s.client()
@@ -109,7 +79,7 @@ def test_pages_stay_right_while_a_space_under_writers_is_cut_by_itself(make_serv
     c.execute_command("SPACE.SET", "big", "RANGE")
     fill(c, "big", 20000)
     expected = [f"big/{i:06}" for i in range(20000)]
-    with Pounding(s, expected[::97]):
+    with Pounding([s.client] * 2, expected[::97]):
         c.config_set("ranges-split-bytes", "256kb")
         rounds = 0
         deadline = time.monotonic() + 60
@@ -126,7 +96,7 @@ def test_a_range_with_much_to_do_is_parted_in_the_middle_of_its_load(make_server
     c = s.client()
     c.execute_command("SPACE.SET", "hot", "RANGE")
     fill(c, "hot", 10000)
-    with Pounding(s, [f"hot/{i:06}" for i in range(9000, 9500)]):  # far from the middle of the bytes
+    with Pounding([s.client] * 2, [f"hot/{i:06}" for i in range(9000, 9500)]):  # far from the middle of the bytes
         wait_until(lambda: counters(c)["automatic_splits"] >= 1)
         cut = ranges(c, "hot")[0]["end"]
         assert "hot/009000" < cut < "hot/009500"
@@ -142,7 +112,7 @@ def test_a_single_hot_key_is_refused_and_told(make_server):
     c = s.client()
     c.execute_command("SPACE.SET", "hot", "RANGE")
     fill(c, "hot", 1000)
-    with Pounding(s, ["hot/000500"] * 100):
+    with Pounding([s.client] * 2, ["hot/000500"] * 100):
         wait_until(lambda: counters(c)["automatic_refused"] >= 1)
         why, decisions = explain(c, "hot")
         assert "one key makes up" in decisions[0]["text"] and "hot/000500" in decisions[0]["text"]

@@ -1,18 +1,24 @@
 """Ranges of a cluster split, spread over its nodes and merge by themselves; and every node tells why."""
-import threading
+import functools
 import time
 
 import pytest
 import redis
 
+from beside import Pounding
 from cluster import cluster, make_cluster, wait_for  # noqa: F401, fixtures
 from conftest import PATIENCE
 
 QUICK = ["--ranges-sustain", 1, "--ranges-settle", 2]
 
 
+def connects(cluster):
+    """A function for each node that gives a client of it."""
+    return [functools.partial(redis.Redis, port=port, decode_responses=True, socket_timeout=60 * PATIENCE) for port in cluster.ports()]
+
+
 def clients(cluster):
-    return [redis.Redis(port=port, decode_responses=True, socket_timeout=60 * PATIENCE) for port in cluster.ports()]
+    return [connect() for connect in connects(cluster)]
 
 
 def as_dict(reply):
@@ -70,36 +76,6 @@ def texts(decisions):
     return [d["text"] for d in decisions]
 
 
-class Pounding:
-    """Clients of all nodes that set the same keys again and again, until the end of the block."""
-
-    def __init__(self, cluster, keys):
-        self.stop = threading.Event()
-        self.errors = []
-        self.threads = [threading.Thread(target=self.run, args=(c, keys)) for c in clients(cluster)]
-
-    def run(self, c, keys):
-        try:
-            p = c.pipeline(transaction=False)
-            while not self.stop.is_set():
-                for key in keys:
-                    p.set(key, "y")
-                p.execute()
-        except Exception as e:  # told in __exit__
-            self.errors.append(e)
-
-    def __enter__(self):
-        for t in self.threads:
-            t.start()
-        return self
-
-    def __exit__(self, *exc):
-        self.stop.set()
-        for t in self.threads:
-            t.join()
-        assert not self.errors
-
-
 def test_a_space_is_cut_by_its_size_and_every_node_has_the_figures_and_the_reasons_of_its_leaders(make_cluster):
     cluster = make_cluster(args=QUICK + ["--ranges-split-bytes", "512kb", "--ranges-split-ops", 0, "--ranges-merge-ops", 0])
     nodes = clients(cluster)
@@ -126,7 +102,7 @@ def test_a_busy_half_is_parted_among_the_nodes_and_merged_again_when_it_rests(ma
     a.execute_command("SPACE.SET", "hot", "RANGE")
     fill(a, "hot", 4000)
     expected = [f"hot/{i:06}" for i in range(4000)]
-    with Pounding(cluster, expected[3000:]):
+    with Pounding(connects(cluster), expected[3000:]):
         wait_for(lambda: count(cluster, "automatic_splits") >= 1, 120, lambda: explain(a, "hot"))
         wait_for(lambda: any("split at the middle of its load" in t for t in texts(explain(nodes[1], "hot")[1])), 60, lambda: explain(nodes[1], "hot"))
         cut = ranges(a, "hot")[0]["end"]
@@ -156,7 +132,7 @@ def test_a_single_hot_key_is_refused_and_every_node_says_so(make_cluster):
     nodes = clients(cluster)
     nodes[0].execute_command("SPACE.SET", "hot", "RANGE")
     fill(nodes[0], "hot", 1000)
-    with Pounding(cluster, ["hot/000500"] * 100):
+    with Pounding(connects(cluster), ["hot/000500"] * 100):
         wait_for(lambda: count(cluster, "automatic_refused") >= 1, 120, lambda: explain(nodes[0], "hot"))
         for c in nodes:
             wait_for(lambda: any("one key makes up" in t and "hot/000500" in t for t in texts(explain(c, "hot")[1])), 60, lambda: explain(c, "hot"))

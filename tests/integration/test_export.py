@@ -9,6 +9,7 @@ import time
 import pytest
 import redis
 
+from beside import Beside
 from conftest import SHERD, clean_env
 from wire import Error, Wire
 
@@ -60,45 +61,34 @@ def wait_until(condition, seconds=20):
         time.sleep(0.01)
 
 
-class Movers:
+class Movers(Beside):
     """Threads that move amounts between accounts, with MSET under WATCH and with MULTI: the sum never changes."""
 
     def __init__(self, server, threads=2):
-        self.server, self.stop, self.errors, self.moves = server, threading.Event(), [], [0] * threads
-        self.threads = [threading.Thread(target=self.run, args=(i,)) for i in range(threads)]
+        super().__init__([server.client] * threads)
+        self.moves = [0] * threads
 
-    def run(self, place):
-        rng = random.Random(place)
-        mine = range(place, ACCOUNTS, len(self.threads))  # no two threads have an account in common
+    def work(self, c, number):
+        rng = random.Random(number)
+        mine = range(number, ACCOUNTS, len(self.threads))  # no two threads have an account in common
         have = {i: START for i in mine}
-        try:
-            with self.server.client() as c:
-                while not self.stop.is_set():
-                    a, b = rng.sample(mine, 2)
-                    amount = rng.randint(1, 50)
-                    have[a] -= amount
-                    have[b] += amount
-                    if rng.random() < 0.5:
-                        c.mset({f"account{a}": have[a], f"account{b}": have[b]})
-                    else:
-                        with c.pipeline(transaction=True) as p:
-                            p.decrby(f"account{a}", amount)
-                            p.incrby(f"account{b}", amount)
-                            p.execute()
-                    self.moves[place] += 1
-        except Exception as e:  # noqa: BLE001
-            self.errors.append(e)
-
-    def __enter__(self):
-        for t in self.threads:
-            t.start()
-        return self
+        while not self.stop.is_set():
+            a, b = rng.sample(mine, 2)
+            amount = rng.randint(1, 50)
+            have[a] -= amount
+            have[b] += amount
+            if rng.random() < 0.5:
+                c.mset({f"account{a}": have[a], f"account{b}": have[b]})
+            else:
+                with c.pipeline(transaction=True) as p:
+                    p.decrby(f"account{a}", amount)
+                    p.incrby(f"account{b}", amount)
+                    p.execute()
+            self.moves[number] += 1
 
     def __exit__(self, *exc):
-        self.stop.set()
-        for t in self.threads:
-            t.join()
-        assert not self.errors and all(self.moves)
+        super().__exit__(*exc)
+        assert all(self.moves)
 
 
 @pytest.mark.parametrize("args", [{"data": True}, {}], ids=["durable", "ephemeral"])

@@ -6,6 +6,7 @@ import time
 import pytest
 import redis
 
+from beside import Beside
 from s3server import s3, s3_strict  # noqa: F401
 
 WAIT_SECONDS = 60
@@ -51,32 +52,17 @@ def url(tmp_path):
     return f"file://{tmp_path}/store"
 
 
-class Writers:
+class Writers(Beside):
     """Threads that set all keys to one number after the other, each time in one transaction."""
 
     def __init__(self, server, keys, threads=2):
-        self.server, self.keys, self.stop, self.errors = server, keys, threading.Event(), []
-        self.threads = [threading.Thread(target=self.run, args=(i,)) for i in range(threads)]
+        super().__init__([server.client] * threads)
+        self.keys = keys
 
-    def run(self, number):
-        try:
-            with self.server.client() as c:
-                while not self.stop.is_set():
-                    c.mset({k: number for k in self.keys})
-                    number += len(self.threads)
-        except Exception as e:  # noqa: BLE001
-            self.errors.append(e)
-
-    def __enter__(self):
-        for t in self.threads:
-            t.start()
-        return self
-
-    def __exit__(self, *exc):
-        self.stop.set()
-        for t in self.threads:
-            t.join()
-        assert not self.errors
+    def work(self, c, number):
+        while not self.stop.is_set():
+            c.mset({k: number for k in self.keys})
+            number += len(self.threads)
 
 
 @pytest.mark.parametrize("args", [[], ["--ephemeral", "yes"]], ids=["durable", "ephemeral"])
