@@ -1,4 +1,4 @@
-"""Three nodes of sherd against three nodes of etcd: writes, linearizable reads, and both, durable, with the defaults of each.
+"""Three nodes of sherd against three nodes of etcd: writes, linearizable reads, and both, durable, with the defaults of each; but a node of sherd has workers for its share of the processors, as three nodes on one machine should.
 
 All six run on this machine all the time, because a stopped cluster would have to elect its leaders anew; what an idle one takes is measured and told. Both keep their data below build/bench/data, on the
 same disk. The client is the same program for both, so that neither side pays for a heavier one; its own CPU is in the results.
@@ -19,6 +19,7 @@ from sections import LoadError, fill, load, run_cells
 NODES = (1, 2, 3)
 CONNS = 64
 PREFIX, VALUE_BYTES = "bench:", 128  # ten digits follow: keys of 16 bytes
+WORKERS = max(1, (os.cpu_count() or 1) // len(NODES))  # a node's share of the processors
 READY_SECONDS = 20
 LOAD_SECONDS_MAX = 40
 
@@ -47,7 +48,7 @@ def sherd_peer(node, clients, peers):
     nodes = " ".join(f"{n}=127.0.0.1:{peers[n]}/127.0.0.1:{clients[n]}" for n in NODES)
     return dataclasses.replace(PEERS["sherd"], argv=(
         "serve", "--cluster", "yes", "--node-id", str(node), "--port", "{port}", "--cluster-port", str(peers[node]), "--data", "{data}", "--cluster-peers", nodes,
-        "--log-level", "warning"))
+        "--log-level", "warning", "--workers", str(WORKERS)))
 
 
 def etcd_peer(node, clients, peers):

@@ -327,7 +327,7 @@ def cluster_text(s):
                         + [figure(e, "server_us_per_op", 1, 1), figure(e, "client_us_per_op", 1, 1), figure(client_cores(e), "cores", 1, 2), figure(e, "spread", 100)])
     idle = ", ".join(f"{label} {ms:.0f}" for label, ms in s.get("idle_ms_per_s", {}).items())
     versions = ", ".join(f"{label} {v}" for label, v in s.get("versions", {}).items() if v)
-    return (f"Three nodes of each on this machine ({versions}), all with their defaults, durable, data on one file system; {s['keys']:,} keys of 16 bytes, 128-byte values, "
+    return (f"Three nodes of each on this machine ({versions}), all with their defaults (but as many workers in a node of sherd as its share of the processors), durable, data on one file system; {s['keys']:,} keys of 16 bytes, 128-byte values, "
             "64 connections spread over the nodes, reads linearizable. The same client for both, `bench/load`, which speaks Redis's protocol to one and gRPC to the other; at pipeline 16 etcd has "
             "16 calls at once on a connection. CPU of the servers is that of all three nodes. Nobody is stopped while the other is measured"
             + (f"; idle, the three nodes take together, in ms of CPU per second: {idle}" if idle else "") + ".\n\n"

@@ -3,6 +3,7 @@
 #include <ftw.h>
 #include <limits.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -95,10 +96,18 @@ static bool has_ports(const struct demo *d)
 
 /* ---- the nodes */
 
+/* Of each node: more workers than cores only wait for each other. */
+static uint32_t share_of_cores(uint32_t nodes)
+{
+    cpu_set_t cores;
+    uint32_t n = sched_getaffinity(0, sizeof cores, &cores) == 0 ? (uint32_t)CPU_COUNT(&cores) / nodes : 1;
+    return n ? n : 1;
+}
+
 /* In the child: becomes node i. Ctrl-C is not for it, the parent ends it; and it does not outlive the parent. */
 static void become_node(const struct demo *d, uint32_t i)
 {
-    char data[WORD_MAX], log[WORD_MAX], id[16], port[16], peers[2048];
+    char data[WORD_MAX], log[WORD_MAX], id[16], port[16], workers[16], peers[2048];
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -108,8 +117,9 @@ static void become_node(const struct demo *d, uint32_t i)
     snprintf(log, sizeof log, "%s/node-%u.log", d->path, i + 1);
     snprintf(id, sizeof id, "%u", i + 1);
     snprintf(port, sizeof port, "%u", port_of(d, i));
+    snprintf(workers, sizeof workers, "%u", share_of_cores(d->nodes));
     snprintf(peers, sizeof peers, "%.*s", (int)d->peers.len, d->peers.p);
-    const char *words[WORDS] = {"sherd", "serve", "--cluster", "--node-id", id, "--port", port, "--data", data, "--logfile", log, "--peers", peers, NULL};
+    const char *words[WORDS] = {"sherd", "serve", "--cluster", "--node-id", id, "--port", port, "--data", data, "--logfile", log, "--workers", workers, "--peers", peers, NULL};
     execv("/proc/self/exe", (char *const *)(uintptr_t)words);
     fprintf(stderr, "sherd: cannot start a node: %s\n", strerror(errno));
     _exit(EXIT_TROUBLE);
