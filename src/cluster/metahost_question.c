@@ -298,8 +298,8 @@ void metahost_ask(struct metahost *h, enum metahost_question kind, const struct 
         uint32_t argc, numbers; /* of which so many are numbers, the first */
         uint32_t optional;      /* so many need not be there, the last */
     } forms[METAHOST_QUESTIONS] = {
-        [METAHOST_JOIN] = {5, 0}, [METAHOST_LEAVE] = {1, 1}, [METAHOST_RETURN] = {1, 1}, [METAHOST_REMOVE] = {1, 1}, [METAHOST_MOVE] = {3, 3}, [METAHOST_LEAD] = {2, 2}, [METAHOST_SET] = {2, 0},
-        [METAHOST_SPACE] = {2, 0}, [METAHOST_SPLIT] = {2, 0}, [METAHOST_MERGE] = {2, 0}, [METAHOST_MOVE_RANGE] = {3, 0}, [METAHOST_SPLIT_GROUP] = {2, 1, 1},
+        [METAHOST_JOIN] = {5, 0, 0}, [METAHOST_LEAVE] = {1, 1, 0}, [METAHOST_RETURN] = {1, 1, 0}, [METAHOST_REMOVE] = {1, 1, 0}, [METAHOST_MOVE] = {3, 3, 0}, [METAHOST_LEAD] = {2, 2, 0}, [METAHOST_SET] = {2, 0, 0},
+        [METAHOST_SPACE] = {2, 0, 0}, [METAHOST_SPLIT] = {2, 0, 0}, [METAHOST_MERGE] = {2, 0, 0}, [METAHOST_MOVE_RANGE] = {3, 0, 0}, [METAHOST_SPLIT_GROUP] = {2, 1, 1},
     };
     CHECK((unsigned)kind < METAHOST_QUESTIONS);
     const struct question q = {.kind = kind, .answer = fn, .ctx = ctx};
