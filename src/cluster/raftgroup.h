@@ -1,4 +1,5 @@
-/* One Raft group on this node: the engine's struct raft, and what stands around it. Private to raftnode.c, raftgroup.c, raftmember.c, raftread.c and raftsnap.c.
+/* One Raft group on this node: the engine's struct raft, and what stands around it. Private to raftnode.c, raftgroup.c, raftmember.c, raftread.c, raftsend.c
+ * and raftsnap.c.
  *
  * What the engine (libraft 0.22.1, raft_step) demands of its caller, and where it is met; numbers are cited in the code.
  *
@@ -32,6 +33,7 @@
 #include "cluster/raftmember.h"
 #include "cluster/raftnode.h"
 #include "cluster/raftread.h"
+#include "cluster/raftsend.h"
 #include "cluster/raftsnap.h"
 
 struct raftgroup {
