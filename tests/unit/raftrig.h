@@ -261,3 +261,15 @@ static uint64_t rig_submit(struct rig_node *n, uint32_t group, const char *text)
     assert_int_equal(raftnode_submit(n->raft, group, n->g[group].term, slice_str(text), &index), 0);
     return index;
 }
+
+/* Whoever leads after a while; somebody must. */
+static struct rig_node *rig_new_leader(struct rig *r, uint32_t group)
+{
+    rig_run(r, 3000);
+    struct rig_node *n = rig_leader(r, group);
+    assert_non_null(n);
+    return n;
+}
+
+/* One of the others, of three. */
+static struct rig_node *rig_follower_of(struct rig *r, const struct rig_node *leader) { return &r->n[leader->id % 3 + 1]; }
