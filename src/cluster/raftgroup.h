@@ -20,8 +20,8 @@
  *  R12 Who is asked in a pre-vote for an older term than its own refuses without telling its term, and the asker asks for the old term for ever. If it is the
  *      only one with a full log, nobody can win. So the refusal gets the term, which the asker then takes over.
  *  R13 A node that finds itself no voter in its own log neither votes nor stands for election, also while that change is not committed; if its log is the longest,
- *      nobody else can win. So a leader does not remove itself (it transfers first), and a voter becomes a spare before it becomes a standby: spares and those that
- *      are removed are sent nothing, so the change reaches their log only when it is committed.
+ *      nobody else can win. So a leader does not remove itself (it transfers first), and a voter becomes a spare before it becomes a standby: the engine sends nothing
+ *      to those that are removed, and to spares only what their answers to earlier messages bring about. That ends before a change that is not committed.
  *  R14 That a change is committed is not heard when the next one is in the log already, and then both are undone together. So a message whose entries begin with a change is
  *      received without them first: it may commit the change before. */
 #pragma once

@@ -61,13 +61,21 @@ static uint32_t load_frame(struct raftgroup *g, uint64_t index, uint64_t end, st
     return n;
 }
 
+/* Where the entries end that this peer may have: a spare gets no change of members that is not committed (R13). */
+static uint64_t entries_end(const struct raftgroup *g, uint64_t peer, uint64_t end)
+{
+    const struct raftnode_members *m = raftmember_latest(&g->members);
+    bool barred = m->index > g->members.committed && m->index < end && raftmember_role(m, peer) == RAFTNODE_SPARE;
+    return barred ? m->index : end;
+}
+
 /* The engine names entries by index alone. They leave in frames of bounded size, and no more of them than the limit of bytes: what was left out is missed by the
  * peer, whose answer brings the engine back to it (R9). */
 static void send_append(struct raftgroup *g, struct raft_message *m, struct buf *out)
 {
     struct raft_append_entries *a = &m->append_entries;
     struct raft_entry entries[FRAME_ENTRIES];
-    uint64_t end = a->prev_log_index + 1 + a->n_entries, sent = 0;
+    uint64_t end = entries_end(g, m->server_id, a->prev_log_index + 1 + a->n_entries), sent = 0;
     a->entries = entries;
     while (a->prev_log_index + 1 < end && (sent == 0 || sent < g->node->options.inflight_bytes)) {
         a->n_entries = load_frame(g, a->prev_log_index + 1, end, entries);

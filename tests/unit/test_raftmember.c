@@ -95,6 +95,36 @@ static void a_standby_of_an_idle_group_is_promoted(void **state)
     rig_free(r);
 }
 
+/* The other voter has a write before it is asked to go, and answers it afterwards; the leader, now the only voter, loses power before the change is on its disk. */
+static void of_two_voters_one_can_be_demoted_while_the_other_loses_power(void **state)
+{
+    struct rig *r = rig_new(2);
+    rig_create(r, 0, 2);
+    struct rig_node *leader = rig_new_leader(r, 0), *other = &r->n[3 - leader->id];
+    leader->slow_disk = true;
+    uint64_t written = rig_submit(leader, 0, "under way");
+    raftnode_flush(leader->raft);
+    assert_int_equal(raftnode_change(leader->raft, 0, other->id, RAFTNODE_STANDBY), 0);
+    rig_settle(r);
+    struct raftnode_info ours, theirs;
+    assert_int_equal(raftnode_look(leader->raft, 0, &ours), 0);
+    assert_int_equal(raftnode_look(other->raft, 0, &theirs), 0);
+    assert_int_equal(ours.last, written + 1); /* the change */
+    assert_int_equal(ours.match[other->id - 1], written); /* the answer has come */
+    assert_int_equal(theirs.last, written);
+    rig_stop(r, leader->id);
+    assert_true(rig_start(r, leader->id));
+    assert_int_equal(raftnode_group_resume(leader->raft, 0, 0), 0);
+    leader = rig_new_leader(r, 0);
+    assert_true(leader->g[0].handed > written);
+    assert_int_equal(raftnode_change(leader->raft, 0, 3 - leader->id, RAFTNODE_STANDBY), 0);
+    rig_run(r, 1000);
+    assert_int_equal(leader->g[0].changes, 1);
+    assert_int_equal(leader->g[0].changed, 0);
+    assert_int_equal(r->n[3 - leader->id].g[0].handed, leader->g[0].handed);
+    rig_free(r);
+}
+
 static void a_group_can_be_left_and_joined_again(void **state)
 {
     struct rig *r = rig_new(3);
@@ -203,6 +233,7 @@ int main(void)
         cmocka_unit_test(an_install_that_fails_is_asked_for_again),
         cmocka_unit_test(members_are_removed_and_demoted_but_the_leader_stays),
         cmocka_unit_test(a_standby_of_an_idle_group_is_promoted),
+        cmocka_unit_test(of_two_voters_one_can_be_demoted_while_the_other_loses_power),
         cmocka_unit_test(a_group_can_be_left_and_joined_again),
         cmocka_unit_test(one_who_left_and_came_back_elects_nobody_who_has_less_than_it_had),
         cmocka_unit_test(members_are_encoded_as_the_engine_does_it),
