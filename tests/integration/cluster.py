@@ -68,6 +68,11 @@ class Node:
         with open(self.log_path, errors="replace") as f:
             return f.read()
 
+    def knows(self, number):
+        """Where the other node is, over its own lives too."""
+        with open(os.path.join(self.data, "cluster", "PEERS")) as f:
+            return any(line.split()[0] == str(number) for line in f)
+
 
 class Cluster:
     """processes: the fixture, which ends every life with the test and shows the logs of one that failed. data: folders of nodes by number, where they are not the usual."""

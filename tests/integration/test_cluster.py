@@ -9,6 +9,7 @@ import pytest
 
 from cluster import SPREAD, cluster, make_cluster, wait_for  # noqa: F401, two of them fixtures
 from clusterload import Link, Load, Refused, read_all
+from conftest import PATIENCE
 
 LED_AGAIN_SECONDS = 10  # far more than it takes: nothing is measured here
 
@@ -262,3 +263,20 @@ def test_a_fourth_node_joins_and_the_first_leaves(cluster):
         span = load.run_for(load.timeout + 0.7)
     check_went_on(load, span, "the fourth was needed")
     read_alike(cluster, load, [4, 2])
+
+
+def test_a_node_that_was_removed_while_it_was_away_is_told_when_it_comes_back(cluster):
+    through = f"127.0.0.1:{cluster.port(1)}"
+    cluster.kill(3)
+    wait_for(lambda: "silent" in (cluster.member(3, through=1) or {"state": ""})["state"], 20, lambda: f"node 3 is not missed: {cluster.status(1)}")
+    cluster.cli("remove", 3, "--server", through)
+    wait_for(lambda: not any(cluster.member(3, through=n) for n in (1, 2)), 20, lambda: f"node 3 stays: {cluster.status(1)}")
+    cluster.kill(1, 2)  # while they would say farewell to it, if it were there
+    cluster.start(1, 2)
+    cluster.wait_ok(1, 2)
+    wait_for(lambda: not any(cluster.nodes[n].knows(3) for n in (1, 2)), 20, lambda: "node 3 is not forgotten")
+    cluster.start(3)
+    assert cluster.nodes[3].life.process.wait(20 * PATIENCE) != 0
+    cluster.nodes[3].life.process.returncode = 0  # as it should
+    assert "another node says that this one was declared gone" in cluster.nodes[3].log()
+    cluster.write_everywhere(1, "without node 3")

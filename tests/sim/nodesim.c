@@ -368,6 +368,8 @@ static void open_meta(struct nodesim_node *n)
     memcpy(o.cluster, nodesim_cluster, sizeof o.cluster);
     o.calls.ctx = n;
     n->meta = metahost_new(&o);
+    for (uint32_t id = 1; id <= NODESIM_NODES; id++)
+        if (n->peers[id][0]) metahost_peer(n->meta, id, n->peers[id]);
 }
 
 /* Replicas that the log has come back from their snapshots, one after the other; a new founder makes its own. */
