@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "cluster/meta.h"
 #include "resp/answer.h"
-#include "server/widerange_own.h"
+#include "server/rangetxn_own.h"
 
 struct told_lock {
     struct spacelock l;
@@ -22,13 +22,13 @@ struct told { /* by all groups together */
     uint32_t n;
 };
 
-static bool parse(struct widerange *w, struct exec *x) { return rangelock_parse(x, &w->lock); }
+static bool parse(struct rangetxn *w, struct exec *x) { return rangelock_parse(x, &w->lock); }
 
-static void ask(struct widerange *w, struct txn *t)
+static void ask(struct rangetxn *w, struct txn *t)
 {
     const struct spacelock *l = &w->lock.wanted;
     const struct slice use = w->lock.does == RANGELOCK_SHOW ? SLICE("r") : SLICE("w");
-    widerange_ask_all(w, "span.locks", w->lock.space, l->start, l->end, &use, 1);
+    rangetxn_ask_all(w, "span.locks", w->lock.space, l->start, l->end, &use, 1);
 }
 
 /* ---- what was told */
@@ -83,7 +83,7 @@ static bool take_told(struct told *a, struct slice in)
     return true;
 }
 
-static const struct told_lock *find(const struct told *a, const struct widerange *w, bool (*test)(const struct spacelock *a, const struct spacelock *b))
+static const struct told_lock *find(const struct told *a, const struct rangetxn *w, bool (*test)(const struct spacelock *a, const struct spacelock *b))
 {
     for (uint32_t i = 0; i < a->n; i++)
         if (test(&a->locks[i].l, &w->lock.wanted)) return &a->locks[i];
@@ -92,36 +92,36 @@ static const struct told_lock *find(const struct told *a, const struct widerange
 
 /* ---- what is written, in all groups */
 
-static void write_lock(struct widerange *w, struct txn *t, const struct spacelock *l, int64_t expiry_ms)
+static void write_lock(struct rangetxn *w, struct txn *t, const struct spacelock *l, int64_t expiry_ms)
 {
     struct buf key = {0}, value = {0};
     spacelock_key(&key, w->lock.space, l->token);
     spacelock_value(&value, l);
     for (uint32_t i = 0; i < txn_asked(t); i++)
-        widerange_write(w, i, &(struct op){.kind = OP_SET, .db = STORE_SYSTEM_DB, .key = buf_slice(&key), .value = buf_slice(&value), .expiry_ms = expiry_ms});
+        rangetxn_write(w, i, &(struct op){.kind = OP_SET, .db = STORE_SYSTEM_DB, .key = buf_slice(&key), .value = buf_slice(&value), .expiry_ms = expiry_ms});
     buf_fini(&key);
     buf_fini(&value);
 }
 
-static void remove_lock(struct widerange *w, struct txn *t, uint64_t token)
+static void remove_lock(struct rangetxn *w, struct txn *t, uint64_t token)
 {
     struct buf key = {0};
     spacelock_key(&key, w->lock.space, token);
-    for (uint32_t i = 0; i < txn_asked(t); i++) widerange_write(w, i, &(struct op){.kind = OP_DEL, .db = STORE_SYSTEM_DB, .key = buf_slice(&key)});
+    for (uint32_t i = 0; i < txn_asked(t); i++) rangetxn_write(w, i, &(struct op){.kind = OP_DEL, .db = STORE_SYSTEM_DB, .key = buf_slice(&key)});
     buf_fini(&key);
 }
 
-static void raise_counters(struct widerange *w, struct txn *t, uint64_t to)
+static void raise_counters(struct rangetxn *w, struct txn *t, uint64_t to)
 {
     struct buf value = {0};
     le_add_u64(&value, to);
-    for (uint32_t i = 0; i < txn_asked(t); i++) widerange_write(w, i, &(struct op){.kind = OP_SET, .db = STORE_SYSTEM_DB, .key = spacelock_counter, .value = buf_slice(&value)});
+    for (uint32_t i = 0; i < txn_asked(t); i++) rangetxn_write(w, i, &(struct op){.kind = OP_SET, .db = STORE_SYSTEM_DB, .key = spacelock_counter, .value = buf_slice(&value)});
     buf_fini(&value);
 }
 
 /* ---- commands */
 
-static void lock(struct widerange *w, struct txn *t, const struct told *a, struct reply *out)
+static void lock(struct rangetxn *w, struct txn *t, const struct told *a, struct reply *out)
 {
     const struct told_lock *holder = find(a, w, spacelock_excludes), *before = find(a, w, rangelock_is_same);
     struct spacelock l = w->lock.wanted;
@@ -139,7 +139,7 @@ static void lock(struct widerange *w, struct txn *t, const struct told *a, struc
     reply_null(out);
 }
 
-static void extend(struct widerange *w, struct txn *t, const struct told *a, struct reply *out)
+static void extend(struct rangetxn *w, struct txn *t, const struct told *a, struct reply *out)
 {
     const struct told_lock *held = find(a, w, rangelock_is_same);
     if (held) {
@@ -150,22 +150,22 @@ static void extend(struct widerange *w, struct txn *t, const struct told *a, str
     }
 }
 
-static void unlock(struct widerange *w, struct txn *t, const struct told *a, struct reply *out)
+static void unlock(struct rangetxn *w, struct txn *t, const struct told *a, struct reply *out)
 {
     const struct told_lock *held = find(a, w, rangelock_is_same);
     if (held) remove_lock(w, t, held->l.token);
     reply_int(out, held != NULL);
 }
 
-static void show(struct widerange *w, struct txn *t, const struct told *a, struct reply *out)
+static void show(struct rangetxn *w, struct txn *t, const struct told *a, struct reply *out)
 {
     reply_array(out, a->n);
     for (uint32_t i = 0; i < a->n; i++) rangelock_reply(out, &a->locks[i].l, a->locks[i].expiry_ms - a->now_ms);
 }
 
-static bool run(struct widerange *w, struct txn *t, struct reply *out)
+static bool run(struct rangetxn *w, struct txn *t, struct reply *out)
 {
-    static void (*const does[])(struct widerange *w, struct txn *t, const struct told *a, struct reply *out) = {
+    static void (*const does[])(struct rangetxn *w, struct txn *t, const struct told *a, struct reply *out) = {
         [RANGELOCK_LOCK] = lock, [RANGELOCK_EXTEND] = extend, [RANGELOCK_UNLOCK] = unlock, [RANGELOCK_SHOW] = show,
     };
     struct told a = {0};
@@ -176,4 +176,4 @@ static bool run(struct widerange *w, struct txn *t, struct reply *out)
     return fine;
 }
 
-const struct widerange_kind widelock_kind = {"range.lock", parse, ask, run};
+const struct rangetxn_kind widelock_kind = {"range.lock", parse, ask, run};

@@ -8,23 +8,23 @@
 #include "base/num.h"
 #include "resp/answer.h"
 #include "server/rangepage.h"
-#include "server/widerange_own.h"
+#include "server/rangetxn_own.h"
 
 /* ---- arguments: they have been read before, to find where it lies, and are right */
 
-static bool parse_as(struct widerange *w, struct exec *x, unsigned parts)
+static bool parse_as(struct rangetxn *w, struct exec *x, unsigned parts)
 {
     struct buf why = {0};
     bool ok = rangequery_parse(x->argv, x->argc, parts, &w->q, &why);
     buf_add_byte(&why, '\0');
     if (!ok) reply_error(&x->out, why.p);
     buf_fini(&why);
-    return ok && rangequery_has_order(route_map(&w->front->worker.engine->route), w->q.space, &x->out);
+    return ok && rangequery_has_order(route_map(&w->engine->route), w->q.space, &x->out);
 }
 
-static bool parse_range(struct widerange *w, struct exec *x) { return parse_as(w, x, RANGEQUERY_BOUNDS | RANGEQUERY_PAGES | RANGEQUERY_GET); }
-static bool parse_bucket(struct widerange *w, struct exec *x) { return parse_as(w, x, RANGEQUERY_PAGES | RANGEQUERY_GET); }
-static bool parse_bounds(struct widerange *w, struct exec *x) { return parse_as(w, x, RANGEQUERY_BOUNDS); }
+static bool parse_range(struct rangetxn *w, struct exec *x) { return parse_as(w, x, RANGEQUERY_BOUNDS | RANGEQUERY_PAGES | RANGEQUERY_GET); }
+static bool parse_bucket(struct rangetxn *w, struct exec *x) { return parse_as(w, x, RANGEQUERY_PAGES | RANGEQUERY_GET); }
+static bool parse_bounds(struct rangetxn *w, struct exec *x) { return parse_as(w, x, RANGEQUERY_BOUNDS); }
 
 /* ---- RANGE.GET: asking */
 
@@ -33,7 +33,7 @@ static uint64_t wanted(const struct rangequery *q) { return q->limit == UINT64_M
 static uint32_t values_of(const struct rangequery *q) { return q->keys_only ? 1 : 2; } /* that each key has in an answer */
 
 /* Keys that were told so far; pieces that make no sense count nothing, and are found out in the end. */
-static uint64_t keys_told(const struct widerange *w, const struct txn *t)
+static uint64_t keys_told(const struct rangetxn *w, const struct txn *t)
 {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < txn_asked(t); i++) {
@@ -44,7 +44,7 @@ static uint64_t keys_told(const struct widerange *w, const struct txn *t)
     return sum;
 }
 
-static void ask_piece(struct widerange *w, const struct widerange_piece *p, bool alone)
+static void ask_piece(struct rangetxn *w, const struct rangetxn_piece *p, bool alone)
 {
     char limit[NUM_I64_MAX_CHARS], how[4];
     size_t n = 0;
@@ -52,25 +52,25 @@ static void ask_piece(struct widerange *w, const struct widerange_piece *p, bool
     if (w->q.keys_only) how[n++] = 'k';
     if (alone && !p->hashed) how[n++] = 'o';
     const struct slice words[2] = {slice_of(limit, num_format_u64(limit, wanted(&w->q))), slice_of(how, n)};
-    widerange_ask(w, "span.get", w->q.space, p, words, 2);
+    rangetxn_ask(w, "span.get", w->q.space, p, words, 2);
 }
 
 /* The part of the line that this attempt has not asked for. */
-static void rest_of(const struct widerange *w, struct slice *start, struct slice *end)
+static void rest_of(const struct rangetxn *w, struct slice *start, struct slice *end)
 {
     *start = w->pieces && !w->q.reverse ? buf_slice(&w->at) : w->q.start;
     *end = w->pieces && w->q.reverse ? buf_slice(&w->at) : w->q.end;
 }
 
 /* Asks for the next `most` pieces. */
-static void ask_next(struct widerange *w, uint32_t most)
+static void ask_next(struct rangetxn *w, uint32_t most)
 {
     struct slice start, end, reached = {0};
     uint32_t n, i = 0;
     rest_of(w, &start, &end);
-    struct widerange_piece *pieces = widerange_pieces(w, w->q.space, start, end, &n);
+    struct rangetxn_piece *pieces = rangetxn_pieces(w, w->q.space, start, end, &n);
     for (; i < n && i < most; i++) {
-        const struct widerange_piece *p = &pieces[w->q.reverse ? n - 1 - i : i];
+        const struct rangetxn_piece *p = &pieces[w->q.reverse ? n - 1 - i : i];
         ask_piece(w, p, w->pieces == 0 && most == 1);
         reached = w->q.reverse ? p->start : p->end;
     }
@@ -84,7 +84,7 @@ static void ask_next(struct widerange *w, uint32_t most)
     if (w->pieces > w->most_pieces) w->most_pieces = w->pieces;
 }
 
-static void ask_for_page(struct widerange *w, struct txn *t)
+static void ask_for_page(struct rangetxn *w, struct txn *t)
 {
     if (!txn_asked(t)) {
         w->pieces = 0;
@@ -114,7 +114,7 @@ static bool take_pair(const struct rangequery *q, struct slice *in, struct pair 
     return true;
 }
 
-static bool take_pairs(const struct widerange *w, struct slice in, struct pairs *all)
+static bool take_pairs(const struct rangetxn *w, struct slice in, struct pairs *all)
 {
     uint32_t n;
     if (!answer_array(&in, &n) || n % values_of(&w->q)) return false;
@@ -140,7 +140,7 @@ static void reply_page(const struct rangequery *q, const struct pairs *all, stru
     buf_fini(&page);
 }
 
-static bool answer_page(struct widerange *w, struct txn *t, struct reply *out)
+static bool answer_page(struct rangetxn *w, struct txn *t, struct reply *out)
 {
     struct pairs all = {0};
     bool fine = true;
@@ -153,9 +153,9 @@ static bool answer_page(struct widerange *w, struct txn *t, struct reply *out)
 
 /* ---- RANGE.COUNT */
 
-static void ask_for_count(struct widerange *w, struct txn *t) { widerange_ask_all(w, "span.count", w->q.space, w->q.start, w->q.end, NULL, 0); }
+static void ask_for_count(struct rangetxn *w, struct txn *t) { rangetxn_ask_all(w, "span.count", w->q.space, w->q.start, w->q.end, NULL, 0); }
 
-static bool answer_count(struct widerange *w, struct txn *t, struct reply *out)
+static bool answer_count(struct rangetxn *w, struct txn *t, struct reply *out)
 {
     int64_t sum = 0;
     for (uint32_t i = 0; i < txn_asked(t); i++) {
@@ -170,9 +170,9 @@ static bool answer_count(struct widerange *w, struct txn *t, struct reply *out)
 
 /* ---- RANGE.DEL */
 
-static void ask_for_keys(struct widerange *w, struct txn *t) { widerange_ask_all(w, "span.keys", w->q.space, w->q.start, w->q.end, NULL, 0); }
+static void ask_for_keys(struct rangetxn *w, struct txn *t) { rangetxn_ask_all(w, "span.keys", w->q.space, w->q.start, w->q.end, NULL, 0); }
 
-static bool delete_told(struct widerange *w, struct txn *t, uint32_t ask, int64_t *sum)
+static bool delete_told(struct rangetxn *w, struct txn *t, uint32_t ask, int64_t *sum)
 {
     struct slice in = txn_told(t, ask);
     struct answer key;
@@ -180,13 +180,13 @@ static bool delete_told(struct widerange *w, struct txn *t, uint32_t ask, int64_
     if (!answer_array(&in, &n)) return false;
     for (uint32_t i = 0; i < n; i++) {
         if (!answer_next(&in, &key) || key.type != '$') return false;
-        widerange_write(w, ask, &(struct op){.kind = OP_DEL, .db = w->db, .key = key.text});
+        rangetxn_write(w, ask, &(struct op){.kind = OP_DEL, .db = w->db, .key = key.text});
     }
     *sum += n;
     return true;
 }
 
-static bool answer_del(struct widerange *w, struct txn *t, struct reply *out)
+static bool answer_del(struct rangetxn *w, struct txn *t, struct reply *out)
 {
     int64_t sum = 0;
     for (uint32_t i = 0; i < txn_asked(t); i++)
@@ -195,7 +195,7 @@ static bool answer_del(struct widerange *w, struct txn *t, struct reply *out)
     return true;
 }
 
-const struct widerange_kind widepage_get = {"range.get", parse_range, ask_for_page, answer_page};
-const struct widerange_kind widepage_bucket = {"bucket.get", parse_bucket, ask_for_page, answer_page};
-const struct widerange_kind widepage_count = {"range.count", parse_bounds, ask_for_count, answer_count};
-const struct widerange_kind widepage_del = {"range.del", parse_bounds, ask_for_keys, answer_del};
+const struct rangetxn_kind widepage_get = {"range.get", parse_range, ask_for_page, answer_page};
+const struct rangetxn_kind widepage_bucket = {"bucket.get", parse_bucket, ask_for_page, answer_page};
+const struct rangetxn_kind widepage_count = {"range.count", parse_bounds, ask_for_count, answer_count};
+const struct rangetxn_kind widepage_del = {"range.del", parse_bounds, ask_for_keys, answer_del};

@@ -1,5 +1,4 @@
-/* Commands on a part of a key space that lies in several groups: RANGE.GET, RANGE.COUNT, RANGE.DEL, and those of locks. Each is a transaction (cluster/txn.h) that asks groups for spans instead of keys (server/spancmd.h): what is answered was so
- * at one moment, and what is written is written everywhere or nowhere. Within one group they go by relay, like any command.
+/* Commands on a part of a key space that lies in several groups (server/rangetxn.h), as a front runs them for its connections. Within one group they go by relay, like any command.
  *
  * Errors as those of server/widetxn.h.
  *
