@@ -218,10 +218,11 @@ static void tend_data(struct metahost *h, struct metahost_group *g, const struct
     const struct metaops_op *op = known ? metagroups_op_of(h->groups, g->id) : NULL;
     if (known && !op) tidy_up(h, g, known);
     if (!op || op->plan.kind != METAOPS_MOVE_REPLICA) return;
-    if (op->step == METAOPS_PLANNED && op->plan.to)
+    uint64_t to = op->plan.to;
+    if (op->step == METAOPS_UNDOING)
+        remove_replica(h, g, m, &known->told, op, to, METAOPS_UNDONE);
+    else if (to && (op->step == METAOPS_PLANNED || meta_members_role(m, to) != RAFTNODE_VOTER)) /* a leader whose map was old may have removed it again */
         add_replica(h, g, m, &known->told, op);
-    else if (op->step == METAOPS_UNDOING)
-        remove_replica(h, g, m, &known->told, op, op->plan.to, METAOPS_UNDONE);
     else
         remove_replica(h, g, m, &known->told, op, op->plan.from, METAOPS_DONE);
 }

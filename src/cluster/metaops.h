@@ -24,6 +24,7 @@
  *   move-replica  planned    the members that are wanted         the newcomer may be a member with any role                   add it, wait until it votes -> added
  *                                                                                                                             remove it -> undoing
  *                 added      the same                            the newcomer votes; the other one may have left already      transfer leadership away, remove the other -> done
+ *                                                                a leader with an old map may have removed the newcomer       add it again
  *                                                                                                                             (it is still there) remove the newcomer -> undoing
  *                 undoing    the members as they were before     the newcomer may still be a member                           remove it -> undone
  *   change-mode   planned    the old mode; ids of ranges taken   nothing; or the groups' logs have the begin                  begin -> walking; no key has to move -> done

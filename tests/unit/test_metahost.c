@@ -545,6 +545,31 @@ static void a_replica_and_a_leadership_are_moved_by_word(void **state)
     metahostrig_free(r);
 }
 
+/* A leader whose map was old has taken the newcomer for one that nobody wants. */
+static void a_newcomer_that_was_removed_again_is_added_again(void **state)
+{
+    struct metahostrig_answer a = {0};
+    struct metahostrig *r = metahostrig_new(4, 8, 43);
+    run_to_rest(r, 60);
+    uint64_t from = not_the_leader(r, 5), to = 1;
+    while (role_of(r, 5, to) != RAFTNODE_GONE) to++;
+    char words[32];
+    snprintf(words, sizeof words, "5 %u %u", (unsigned)from, (unsigned)to);
+    assert_int_equal(metahostrig_ask(r, 3, METAHOST_MOVE, words, &a), 0);
+    struct metahostrig_group *g = &r->groups[5];
+    for (uint32_t i = 0; i < 1000 && role_of(r, 5, from) != RAFTNODE_GONE; i++) metahostrig_step(r);
+    assert_true(groups_of(r, g->leader)->n_ops == 1 && groups_of(r, g->leader)->ops[0]->step == METAOPS_ADDED);
+    struct raftnode_members m = *metahostrig_members(g, g->n);
+    meta_members_set(&m, to, RAFTNODE_GONE);
+    m.index = g->n + 1;
+    metahostrig_append(g, RAFTNODE_CHANGE)->members = m;
+    run_to_rest(r, 60);
+    assert_int_equal(groups_of(r, 1)->ended[0].step, METAOPS_DONE);
+    assert_true(role_of(r, 5, to) == RAFTNODE_VOTER && role_of(r, 5, from) == RAFTNODE_GONE);
+    buf_fini(&a.text);
+    metahostrig_free(r);
+}
+
 static void a_proposal_survives_changes_of_leaders_and_is_applied_once(void **state)
 {
     uint64_t repeated = 0;
@@ -720,6 +745,7 @@ int main(void)
         cmocka_unit_test(who_leads_the_map_knows_what_is_to_be_carried),
         cmocka_unit_test(a_new_group_is_made_by_its_first_members_whenever_they_come),
         cmocka_unit_test(a_replica_and_a_leadership_are_moved_by_word),
+        cmocka_unit_test(a_newcomer_that_was_removed_again_is_added_again),
         cmocka_unit_test(a_proposal_survives_changes_of_leaders_and_is_applied_once),
         cmocka_unit_test(a_question_that_nobody_can_decide_times_out),
         cmocka_unit_test(frames_that_make_no_sense_are_refused),
