@@ -234,6 +234,7 @@ static bool do_work_task(struct nodesim_node *n, enum nodesim_task kind, uint64_
     if (kind == NODESIM_REQUEST && !nodesim_client_request(n, (uint32_t)arg)) return false;
     if (kind >= NODESIM_LEG && kind <= NODESIM_LEG_TIME && !nodesim_leg_task(n, kind, arg)) return false;
     nodesim_txn_task(n, kind, arg);
+    if (kind == NODESIM_WIDE_WAKE) nodesim_wide_wake(n, arg);
     nodesim_mover_task(n, kind, arg);
     if (kind == NODESIM_LOOK || kind == NODESIM_UPKEEP) nodesim_client_look(n);
     work(n);
@@ -438,6 +439,7 @@ static void close_raft(struct nodesim_node *n)
     n->member = false;
     nodesim_leg_close(n);
     nodesim_txn_close(n);
+    nodesim_wide_close(n);
     memset(n->leads, 0, sizeof n->leads);
     struct metahost *meta = n->meta;
     n->meta = NULL; /* those who asked are told */

@@ -7,6 +7,7 @@
  *     nodesim_client.c   clients, and the guests (server/relay.h) that run their commands
  *     nodesim_leg.c      requests to groups, on their way
  *     nodesim_txn.c      transactions over groups, their coordinators and the care for what those leave behind
+ *     nodesim_wide.c     commands on ranges that lie in several groups
  *     nodesim_range.c    a key space that has an order, and commands on ranges of it
  *     nodesim_lock.c     clients that lock parts of it
  *     nodesim_pipe.c     pipelines, and reads that may be old
@@ -37,6 +38,8 @@ enum nodesim_mutant {
     NODESIM_EARLY_DROP,    /* what was given out is dropped before it has arrived */
     NODESIM_OLD_DRIVER,    /* a driver that another one has replaced goes on, and is obeyed */
     NODESIM_OLD_MAP,       /* a leader serves what was carried away by a map that does not know of it */
+    NODESIM_HALF_LOCK,     /* a lock over groups does not look for other locks in all of them */
+    NODESIM_HALF_DELETION, /* a range over groups is not deleted in all of them */
     NODESIM_MUTANTS,
 };
 const char *nodesim_mutant_name(enum nodesim_mutant m);
@@ -58,7 +61,7 @@ struct nodesim_result {
     uint64_t locks, denied, pipelines, stale_reads; /* denied: others had a lock */
     uint64_t struck[NODESIM_ATS];
     uint64_t strikes, handed_over, blinded; /* faults in the middle of a topology change; nodes that were cut off from the map alone; handed_over: group 1, while keys were carried */
-    uint64_t wide_ranges; /* reads of ranges in several groups */
+    uint64_t wide_ranges, wide_deletions, wide_locks; /* commands on ranges in several groups: reads, deletions, those of locks */
     uint64_t wide_writes, wide_reads, wide_refused, wide_uncertain, recovered; /* transactions over two groups; recovered: without their coordinators */
 };
 

@@ -51,6 +51,8 @@ static void answer(struct nodesim *s, uint32_t client, uint32_t attempt, enum no
     world_after(s->w, 0, 50 + rng_below(world_rng(s->w), 500), NODESIM_ANSWER, s->n_answers++);
 }
 
+void nodesim_client_tell(struct nodesim *s, uint32_t client, uint32_t attempt, enum nodesim_status status, struct slice reply) { answer(s, client, attempt, status, 0, reply); }
+
 static void add_guest(struct nodesim_node *n, const struct nodesim_guest *g)
 {
     if (n->n_guests == n->cap_guests) {
@@ -92,8 +94,11 @@ void nodesim_client_look(struct nodesim_node *n)
     n->n_guests = left;
 }
 
+/* The node does it itself (server/wide.h); only those on ranges are sent in the hope of that. */
+static bool runs_wide(const struct nodesim_guest *g, const struct command *cmd, uint32_t group) { return group == SEATING_MIXED && cmd->class == CLASS_SPACE && !g->is_leg; }
+
 /* What became of one of the commands that ran, or did not. */
-static void settle_one(struct nodesim_node *n, struct nodesim_guest *g, uint32_t group)
+static void settle_one(struct nodesim_node *n, struct nodesim_guest *g, const struct nodesim_run *r, uint32_t group)
 {
     if (!g->hold.bounced) {
         add_guest(n, g);
@@ -101,7 +106,8 @@ static void settle_one(struct nodesim_node *n, struct nodesim_guest *g, uint32_t
     }
     uint64_t leader = group < NODESIM_GROUPS ? metahost_leader(n->meta, group) : 0;
     g->reply.len = 0;
-    reply(n, g, group == SEATING_MIXED ? NODESIM_ASTRIDE : NODESIM_BOUNCED, (uint32_t)leader);
+    if (runs_wide(g, command_find_any(n->sim->commands, r->argv[0]), group)) nodesim_wide_begin(n, g, r);
+    else reply(n, g, group == SEATING_MIXED ? NODESIM_ASTRIDE : NODESIM_BOUNCED, (uint32_t)leader);
     buf_fini(&g->reply);
 }
 
@@ -122,7 +128,7 @@ bool nodesim_client_run(struct nodesim_node *n, const struct nodesim_guest *gues
         if (g.hold.bounced && i + 1 < t.n_holds) world_fail(n->sim->w, "a command was run behind one of its pipeline that bounced");
         buf_add_slice(&g.reply, slice_of(replies.p + at, g.hold.reply_end - at));
         at = g.hold.reply_end;
-        settle_one(n, &g, group);
+        settle_one(n, &g, r, group);
     }
     task_fini(&t);
     buf_fini(&replies);
@@ -205,7 +211,7 @@ static void choose_command(struct nodesim *s, struct nodesim_client *c)
     bool reads = c->last || is_confined(s, c);
     uint64_t dice = reads ? 0 : rng_below(rng, 20);
     c->write = dice >= 8;
-    c->range = is_in_line(c->key) && !c->last && (dice < 4 || dice == 8);
+    c->range = is_in_line(c->key) && !c->last && (dice < 4 || dice == 8 || dice == 10);
     if (c->range) {
         nodesim_range_ask(s, c, dice < 8);
     } else if (dice < 8) {

@@ -292,7 +292,7 @@ void nodesim_leg_reply(struct nodesim_node *n, const struct nodesim_guest *g, en
     uint32_t owner = s->legs->calls[l->call].node;
     struct letter a = {.to = g->client, .attempt = g->attempt, .status = status, .leader = leader};
     if (s->legs->calls[l->call].over || !reaches(s, n->id, owner)) return;
-    buf_add_slice(&a.bytes, reply);
+    nodesim_wide_spoil(s, l->group, slice_of(l->args.p + 4, le_u32(l->args.p)), reply, &a.bytes);
     world_after(s->w, owner, way_us(s, false), NODESIM_LEG_ANSWER, add_letter(s, &a));
 }
 

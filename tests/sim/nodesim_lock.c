@@ -1,4 +1,4 @@
-/* Clients that lock parts of the line (RANGE.LOCK). They ask under a new name for each lock, and again until they know; hold it for a while, perhaps extend it, and unlock it.
+/* Clients that lock parts of the line (RANGE.LOCK), which may lie in several groups. They ask under a new name for each lock, and again until they know; hold it for a while, perhaps extend it, and unlock it.
  *
  * A lock is certainly held from the answer that grants it until its owner asks for its end. No other that excludes it is granted within that time; and of two that overlap, the one that was asked for when the other was granted has the
  * higher token. Most locks live longer than any clock here jumps, the others are there for their tokens and to end by themselves.
@@ -10,7 +10,7 @@
 #include "nodesim_own.h"
 #include "resp/answer.h"
 
-enum { LONG_MS = 3600 * 1000, SHORT_MS = 300, WAIT_MS = 500, REST_MS = 250, TRIES = 40 };
+enum { LONG_MS = 3600 * 1000, SHORT_MS = 300, WAIT_MS = 500, PATIENCE_MS = 3500, REST_MS = 250, TRIES = 40 };
 
 enum phase { IDLE, LOCKING, HOLDING, EXTENDING, UNLOCKING };
 
@@ -78,21 +78,20 @@ static void post(struct nodesim *s, uint32_t number)
     l->tries++;
     l->hint = 0;
     world_trace(s->w, node, "is asked for %s %u.%u of %s to %s", names[l->phase], number, l->cycle, r.words[2], r.words[3]);
-    nodesim_client_post(s, node, &r);
-    plan(s, number, WAIT_MS * WORLD_MS); /* if nothing is heard until then, again */
+    bool waits = nodesim_client_post(s, node, &r) && rng_below(rng, 4); /* most until a command over groups must have ended; the others send copies that get into each other's way */
+    plan(s, number, (waits ? PATIENCE_MS : WAIT_MS) * WORLD_MS); /* if nothing is heard until then, again */
 }
 
 static void begin(struct nodesim *s, uint32_t number)
 {
     struct locker *l = &s->locks->lockers[number];
     struct rng *rng = world_rng(s->w);
-    if (!s->load) return;
     l->phase = LOCKING;
     l->cycle++;
     l->tries = 0;
     l->lives_long = rng_below(rng, 4) != 0;
     uint32_t first = (uint32_t)rng_below(rng, NODESIM_LINE_KEYS);
-    l->wish = (struct grant){.locker = number, .cycle = l->cycle, .first = first, .end = first + 1 + (uint32_t)rng_below(rng, 3), .shared = rng_below(rng, 4) == 0, .called = world_now(s->w)};
+    l->wish = (struct grant){.locker = number, .cycle = l->cycle, .first = first, .end = first + 1 + (uint32_t)rng_below(rng, 5), .shared = rng_below(rng, 4) == 0, .called = world_now(s->w)};
     if (l->wish.end > NODESIM_LINE_KEYS) l->wish.end = NODESIM_LINE_KEYS;
     post(s, number);
 }
@@ -119,7 +118,7 @@ void nodesim_lock_event(struct nodesim *s, uint64_t arg)
 {
     uint32_t number = (uint32_t)arg;
     struct locker *l = &s->locks->lockers[number];
-    if (l->attempt != (uint32_t)(arg >> 32)) return;
+    if (!s->load || l->attempt != (uint32_t)(arg >> 32)) return;
     if (l->phase == IDLE) begin(s, number);
     else if (l->phase == HOLDING) go_on(s, number);
     else if (l->tries < TRIES) post(s, number);

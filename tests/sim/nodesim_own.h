@@ -51,6 +51,7 @@ enum nodesim_task {
     NODESIM_LEG_TIME,   /* none came */
     NODESIM_TXN_BEGIN,
     NODESIM_TXN_WAKE,
+    NODESIM_WIDE_WAKE,
     NODESIM_CARE,
     NODESIM_MOVER,   /* the mover's turn, */
     NODESIM_MOVER_FOUND, /* what there is to drive, */
@@ -185,6 +186,7 @@ struct nodesim_node { /* a process. As long as the machine has no node of the cl
 
     struct nodesim_snap snap;
     struct nodesim_txn_node *txns;
+    struct nodesim_wide *wide; /* commands over several groups, under way */
     struct nodesim_mover_node *mover;
 };
 
@@ -221,6 +223,7 @@ struct nodesim {
     struct nodesim_answer *answers;
     uint32_t n_answers, cap_answers;
     struct nodesim_txns *txns;
+    uint64_t wides; /* numbers of commands over several groups */
     struct nodesim_legs *legs;
     struct wgl *history;
     struct nodesim_result *result;
@@ -271,6 +274,7 @@ struct nodesim_run {
 };
 /* Runs a command, for the guest g. False as above. */
 bool nodesim_client_run(struct nodesim_node *n, const struct nodesim_guest *g, const struct nodesim_run *r);
+void nodesim_client_tell(struct nodesim *s, uint32_t client, uint32_t attempt, enum nodesim_status status, struct slice reply); /* an answer goes to it */
 bool nodesim_client_post(struct nodesim *s, uint32_t node, const struct nodesim_request *r); /* false: no such node is there */
 bool nodesim_is_sum(uint32_t pair); /* else of words */
 void nodesim_key_name(char out[NODESIM_KEY_BYTES], uint32_t key);
@@ -326,6 +330,12 @@ void nodesim_txn_close(struct nodesim_node *n);
 void nodesim_txn_task(struct nodesim_node *n, enum nodesim_task kind, uint64_t arg);
 void nodesim_txn_event(struct nodesim *s, enum nodesim_task kind, uint64_t arg);     /* of clients */
 void nodesim_txn_check(struct nodesim *s, struct nodesim_node *leader, uint32_t group); /* in the end */
+
+/* ---- nodesim_wide.c */
+void nodesim_wide_begin(struct nodesim_node *n, const struct nodesim_guest *g, const struct nodesim_run *r); /* a command on a range, of a client */
+void nodesim_wide_wake(struct nodesim_node *n, uint64_t id);
+void nodesim_wide_close(struct nodesim_node *n);
+void nodesim_wide_spoil(const struct nodesim *s, uint32_t group, struct slice command, struct slice reply, struct buf *out); /* a mutant: what is heard of a group's reply */
 
 /* ---- nodesim_mover.c */
 void nodesim_mover_new(struct nodesim *s);

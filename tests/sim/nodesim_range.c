@@ -16,7 +16,7 @@ static void say(struct nodesim_client *c, const char *word) { snprintf(c->reques
 /* From the client's key on: some keys, or all to the end of the line. */
 void nodesim_range_ask(struct nodesim *s, struct nodesim_client *c, bool reads)
 {
-    uint32_t first = c->key - NODESIM_LINE, n = 1 + (uint32_t)rng_below(world_rng(s->w), reads ? NODESIM_LINE_KEYS : 2);
+    uint32_t first = c->key - NODESIM_LINE, n = 1 + (uint32_t)rng_below(world_rng(s->w), reads ? NODESIM_LINE_KEYS : 4);
     bool to_end = first + n >= NODESIM_LINE_KEYS;
     char end[NODESIM_KEY_BYTES];
     if (to_end) n = NODESIM_LINE_KEYS - first;

@@ -3,8 +3,6 @@
  * A transaction is about a pair of keys, which are mostly in different groups. Those of some pairs are sums that amounts are moved between, those of the others words that are set together; both are read together. Other clients
  * (nodesim_client.c) read and change them one by one. The history is judged for pairs, so it says whether all that anybody saw of two keys can have been so at one moment.
  *
- * Others read a part of the line, in all groups that have some of it.
- *
  * A coordinator dies with its node. Then its client knows nothing, and what it left behind is the others' to clean up. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +15,6 @@
 #include "cluster/txncmd.h"
 #include "nodesim_own.h"
 #include "resp/answer.h"
-#include "server/spancmd.h"
 #include "shard/scratch.h"
 #include "shard/task.h"
 
@@ -38,7 +35,7 @@ struct letter {
     struct buf bytes;
 };
 
-enum wish { READ, MOVE, WRITE, SPAN };
+enum wish { READ, MOVE, WRITE };
 
 struct client {
     bool busy;
@@ -46,8 +43,6 @@ struct client {
     enum wish wish;
     size_t op; /* of the history */
     char keys[2][NODESIM_KEY_BYTES], args[2][NODESIM_WORD_BYTES];
-    uint32_t first, end;  /* SPAN: keys of the line that are read, [first, end) */
-    char names[NODESIM_LINE_KEYS][NODESIM_KEY_BYTES];
 };
 
 struct nodesim_txns {
@@ -66,7 +61,7 @@ struct coordination {
     struct client wishes; /* as they were when it began */
     struct txn_key keys[2];
     struct buf replies;
-    bool over, wide;
+    bool over;
 };
 
 struct nodesim_txn_node {
@@ -144,61 +139,14 @@ static bool txn_run(void *ctx, struct txn *t)
     return true;
 }
 
-/* ---- of spans: a part of the line is read in all groups that have some of it, as server/widerange.h does */
-
-static void ask_span(struct coordination *c, uint32_t group, const struct space_piece *p, const struct space_map *m)
-{
-    char hashes[SPANCMD_HASHES_BYTES + 1];
-    const struct slice words[] = {SLICE(NODESIM_SPACE), p->start, p->end, p->hashed ? spancmd_hashes(m, hashes) : SLICE(""), SLICE("100"), SLICE("")};
-    txn_ask(c->txn, group, "span.get", words, sizeof words / sizeof words[0]);
-}
-
-static bool ask_piece(void *ctx, const struct space_piece *p)
-{
-    struct coordination *c = ctx;
-    const struct space_map *m = route_map(&c->node->engine->route);
-    bool in[NODESIM_GROUPS] = {0};
-    if (!p->hashed) in[p->shard] = true;
-    for (uint32_t i = 0; p->hashed && i < m->n_hash; i++) {
-        in[m->hash[i].shard] = true;
-        if (m->hash[i].moving) in[m->hash[i].to_shard] = true;
-    }
-    for (uint32_t g = 0; g < NODESIM_GROUPS; g++)
-        if (in[g]) ask_span(c, g, p, m);
-    return true;
-}
-
-static void span_asks(void *ctx, struct txn *t)
-{
-    struct coordination *c = ctx;
-    const struct space_map *m = route_map(&c->node->engine->route);
-    const struct client *w = &c->wishes;
-    char end[NODESIM_KEY_BYTES];
-    nodesim_range_key(end, w->end);
-    if (m && !txn_asked(t)) spaces_overlap(m, SLICE(NODESIM_SPACE), slice_str(w->names[0]), w->end < NODESIM_LINE_KEYS ? slice_str(end) : SLICE(""), ask_piece, c);
-}
-
-/* What the groups told goes on as it is. Without a map nobody was asked. */
-static bool span_run(void *ctx, struct txn *t)
-{
-    struct coordination *c = ctx;
-    c->replies.len = 0;
-    for (uint32_t i = 0; i < txn_asked(t); i++) {
-        buf_add_slice(&c->replies, txn_told(t, i));
-        c->wide |= txn_group(t, i) != txn_group(t, 0);
-    }
-    return txn_asked(t) != 0;
-}
-
 /* ---- */
 
 static void txn_settled(void *ctx, struct txn *t, enum txn_outcome o)
 {
     struct coordination *c = ctx;
     struct nodesim *s = c->node->sim;
-    bool spans = c->wishes.wish == SPAN;
-    struct letter l = {.to = c->number, .attempt = c->attempt, .outcome = o, .wide = spans ? c->wide : group_of(c, c->keys[0].key) != group_of(c, c->keys[1].key)};
-    if (o == TXN_REFUSED && !(spans && nodesim_range_refuses(txn_error(t)))) world_fail(s->w, "a transaction is refused: %.*s", (int)txn_error(t).n, txn_error(t).p);
+    struct letter l = {.to = c->number, .attempt = c->attempt, .outcome = o, .wide = group_of(c, c->keys[0].key) != group_of(c, c->keys[1].key)};
+    if (o == TXN_REFUSED) world_fail(s->w, "a transaction is refused: %.*s", (int)txn_error(t).n, txn_error(t).p);
     buf_add_slice(&l.bytes, buf_slice(&c->replies));
     world_after(s->w, 0, 50 + rng_below(world_rng(s->w), 500), NODESIM_TXN_END, add_letter(s, &l));
 }
@@ -245,12 +193,11 @@ static void on_begin(struct nodesim_node *n, uint64_t arg)
     struct coordination *c = mem_zalloc(sizeof *c);
     *c = (struct coordination){.next = n->txns->first, .node = n, .number = (uint32_t)(arg >> 32), .attempt = (uint32_t)arg, .id = ++s->txns->names, .wishes = *client};
     n->txns->first = c;
-    static const char uses[] = {[READ] = 'r', [MOVE] = 'w', [WRITE] = 'k', [SPAN] = 'r'};
+    static const char uses[] = {[READ] = 'r', [MOVE] = 'w', [WRITE] = 'k'};
     for (int i = 0; i < 2; i++) c->keys[i] = (struct txn_key){.use = uses[client->wish], .key = slice_str(c->wishes.keys[i])};
-    bool spans = client->wish == SPAN;
-    const struct txn_host host = {.ctx = c, .group_of = group_of, .send = txn_send, .run = spans ? span_run : txn_run, .settled = txn_settled, .over = txn_over, .asks = spans ? span_asks : NULL};
+    const struct txn_host host = {.ctx = c, .group_of = group_of, .send = txn_send, .run = txn_run, .settled = txn_settled, .over = txn_over};
     snprintf(name, sizeof name, "%llu", (unsigned long long)c->id);
-    c->txn = txn_new(&host, slice_str(name), c->keys, spans ? 0 : 2);
+    c->txn = txn_new(&host, slice_str(name), c->keys, 2);
     txn_start(c->txn, (int64_t)now_ms(s), TXN_MS);
     go_on(c);
 }
@@ -319,36 +266,19 @@ void nodesim_txn_task(struct nodesim_node *n, enum nodesim_task kind, uint64_t a
 /* ---- clients */
 
 /* Words are told as they are; a sum changes by what is moved. */
-static uint32_t parts_of(const struct client *c, struct wgl_part parts[NODESIM_LINE_KEYS])
+static void parts_of(const struct client *c, struct wgl_part parts[2])
 {
-    if (c->wish == SPAN) {
-        for (uint32_t i = 0; i < c->end - c->first; i++) parts[i] = (struct wgl_part){.kind = WGL_GET, .key = slice_str(c->names[i])};
-        return c->end - c->first;
-    }
     static const enum wgl_kind kinds[] = {[READ] = WGL_GET, [MOVE] = WGL_INCR, [WRITE] = WGL_SET};
     for (int i = 0; i < 2; i++) {
         parts[i] = (struct wgl_part){.kind = kinds[c->wish], .key = slice_str(c->keys[i])};
         if (c->wish == WRITE) parts[i].arg = slice_str(c->args[i]);
         if (c->wish == MOVE) parts[i].by = strtoll(c->args[i], NULL, 10);
     }
-    return 2;
-}
-
-static void wish_span(struct nodesim *s, struct client *c)
-{
-    c->wish = SPAN;
-    c->first = (uint32_t)rng_below(world_rng(s->w), NODESIM_LINE_KEYS);
-    c->end = c->first + 1 + (uint32_t)rng_below(world_rng(s->w), NODESIM_LINE_KEYS - c->first);
-    for (uint32_t i = c->first; i < c->end; i++) nodesim_range_key(c->names[i - c->first], i);
 }
 
 static void wish(struct nodesim *s, struct client *c)
 {
     struct rng *rng = world_rng(s->w);
-    if (rng_below(rng, 5) == 0) {
-        wish_span(s, c);
-        return;
-    }
     c->pair = (uint32_t)rng_below(rng, NODESIM_PAIRS + 1);
     c->wish = rng_below(rng, 3) == 0 ? READ : nodesim_is_sum(c->pair) ? MOVE : WRITE;
     int amount = 1 + (int)rng_below(rng, 9);
@@ -370,7 +300,7 @@ static void think(struct nodesim *s, uint32_t number)
 static void client_begin(struct nodesim *s, uint32_t number)
 {
     struct client *c = &s->txns->clients[number];
-    struct wgl_part parts[NODESIM_LINE_KEYS];
+    struct wgl_part parts[2];
     uint32_t node = 1 + (uint32_t)rng_below(world_rng(s->w), NODESIM_NODES);
     const struct nodesim_node *n = world_node(s->w, node);
     if (!s->load) return;
@@ -381,7 +311,8 @@ static void client_begin(struct nodesim *s, uint32_t number)
     wish(s, c);
     c->busy = true;
     c->attempt++;
-    c->op = wgl_call(s->history, NODESIM_FIRST_TXN + number, (int64_t)world_now(s->w), parts, parts_of(c, parts));
+    parts_of(c, parts);
+    c->op = wgl_call(s->history, NODESIM_FIRST_TXN + number, (int64_t)world_now(s->w), parts, 2);
     uint64_t arg = (uint64_t)number << 32 | c->attempt;
     world_after(s->w, node, 50 + rng_below(world_rng(s->w), 500), NODESIM_TXN_BEGIN, arg);
     world_after(s->w, 0, CLIENT_MS * WORLD_MS, NODESIM_TXN_TIMEOUT, arg);
@@ -397,39 +328,17 @@ static void read_replies(struct nodesim *s, struct slice in, struct wgl_answer a
     }
 }
 
-/* Arrays of keys and values, of one group after the other. */
-static void read_span(struct nodesim *s, const struct client *c, struct slice in, struct wgl_answer *answers)
-{
-    uint32_t n;
-    struct answer key, value;
-    for (uint32_t i = 0; i < c->end - c->first; i++) answers[i] = (struct wgl_answer){.nil = true};
-    while (in.n) {
-        if (!answer_array(&in, &n)) world_fail(s->w, "a span is answered %.*s", (int)in.n, in.p);
-        for (uint32_t k = 0; k < n && !world_failure(s->w); k += 2) {
-            uint32_t i = 0;
-            bool good = answer_next(&in, &key) && answer_next(&in, &value);
-            while (good && i < c->end - c->first && !slice_eq(slice_str(c->names[i]), key.text)) i++;
-            if (!good || i == c->end - c->first) world_fail(s->w, "a span has a key that was not asked for: %.*s", (int)key.text.n, key.text.p);
-            else if (!answers[i].nil) world_fail(s->w, "a span has key %s twice", c->names[i]);
-            else answers[i] = (struct wgl_answer){.value = value.text};
-        }
-        if (world_failure(s->w)) return;
-    }
-}
-
 static void client_end(struct nodesim *s, uint32_t number)
 {
     const struct letter l = s->txns->letters[number];
     struct client *c = &s->txns->clients[l.to];
-    struct wgl_answer answers[NODESIM_LINE_KEYS] = {0};
+    struct wgl_answer answers[2] = {0};
     if (!c->busy || c->attempt != l.attempt) return;
     world_note(s->w, (uint64_t)l.outcome << 32 | l.to);
     if (l.outcome == TXN_DONE) {
-        if (c->wish == SPAN) read_span(s, c, buf_slice(&l.bytes), answers);
-        else read_replies(s, buf_slice(&l.bytes), answers);
+        read_replies(s, buf_slice(&l.bytes), answers);
         wgl_return(s->history, c->op, (int64_t)world_now(s->w), answers);
-        if (l.wide && c->wish == SPAN) s->result->wide_ranges++;
-        else if (l.wide && c->wish == READ) s->result->wide_reads++;
+        if (l.wide && c->wish == READ) s->result->wide_reads++;
         else if (l.wide) s->result->wide_writes++;
     } else if (l.outcome == TXN_UNCERTAIN) {
         s->result->wide_uncertain++;
@@ -445,7 +354,7 @@ static void client_timeout(struct nodesim *s, uint32_t number, uint32_t attempt)
     struct client *c = &s->txns->clients[number];
     if (!c->busy || c->attempt != attempt) return;
     c->attempt++;
-    if (c->wish == READ || c->wish == SPAN) wgl_refused(s->history, c->op);
+    if (c->wish == READ) wgl_refused(s->history, c->op);
     else s->result->wide_uncertain++;
     think(s, number);
 }

@@ -122,6 +122,8 @@ static void run_nodes(uint64_t seed, int mutant, bool trace, struct outcome *o)
     add(o, "writes over groups", r.wide_writes);
     add(o, "reads over groups", r.wide_reads);
     must(o, "ranges over groups", r.wide_ranges);
+    must(o, "deletions over groups", r.wide_deletions);
+    must(o, "on locks over groups", r.wide_locks);
     add(o, "refused", r.wide_refused);
     add(o, "uncertain", r.wide_uncertain);
     must(o, "recovered", r.recovered);
