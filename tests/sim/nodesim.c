@@ -235,6 +235,7 @@ static bool do_work_task(struct nodesim_node *n, enum nodesim_task kind, uint64_
     if (kind >= NODESIM_LEG && kind <= NODESIM_LEG_TIME && !nodesim_leg_task(n, kind, arg)) return false;
     nodesim_txn_task(n, kind, arg);
     if (kind == NODESIM_WIDE_WAKE) nodesim_wide_wake(n, arg);
+    if (kind == NODESIM_FORWARD) nodesim_forward_go_on(n, arg);
     nodesim_mover_task(n, kind, arg);
     if (kind == NODESIM_LOOK || kind == NODESIM_UPKEEP) nodesim_client_look(n);
     work(n);
@@ -341,6 +342,7 @@ static void open_engine(struct nodesim_node *n)
     topology_new(n->engine);
     nodesim_make_seats(n);
     nodesim_txn_open(n);
+    nodesim_forward_open(n);
     nodesim_mover_open(n);
 }
 
@@ -440,6 +442,7 @@ static void close_raft(struct nodesim_node *n)
     nodesim_leg_close(n);
     nodesim_txn_close(n);
     nodesim_wide_close(n);
+    nodesim_forward_close(n);
     memset(n->leads, 0, sizeof n->leads);
     struct metahost *meta = n->meta;
     n->meta = NULL; /* those who asked are told */

@@ -7,6 +7,7 @@
  *     nodesim_client.c   clients, and the guests (server/relay.h) that run their commands
  *     nodesim_leg.c      requests to groups, on their way
  *     nodesim_txn.c      transactions over groups, their coordinators and the care for what those leave behind
+ *     nodesim_forward.c  writes that one node sends to another, with numbers
  *     nodesim_wide.c     commands on ranges that lie in several groups
  *     nodesim_range.c    a key space that has an order, and commands on ranges of it
  *     nodesim_lock.c     clients that lock parts of it
@@ -40,6 +41,7 @@ enum nodesim_mutant {
     NODESIM_OLD_MAP,       /* a leader serves what was carried away by a map that does not know of it */
     NODESIM_HALF_LOCK,     /* a lock over groups does not look for other locks in all of them */
     NODESIM_HALF_DELETION, /* a range over groups is not deleted in all of them */
+    NODESIM_NO_RECORD,     /* a leader does not know a write again that has happened */
     NODESIM_MUTANTS,
 };
 const char *nodesim_mutant_name(enum nodesim_mutant m);
@@ -61,6 +63,7 @@ struct nodesim_result {
     uint64_t locks, denied, pipelines, stale_reads; /* denied: others had a lock */
     uint64_t struck[NODESIM_ATS];
     uint64_t strikes, handed_over, blinded; /* faults in the middle of a topology change; nodes that were cut off from the map alone; handed_over: group 1, while keys were carried */
+    uint64_t forwarded, sent_again, repeated; /* writes that a node sent on: that were done, those of them that were sent more than once, and answers from a record */
     uint64_t wide_ranges, wide_deletions, wide_locks; /* commands on ranges in several groups: reads, deletions, those of locks */
     uint64_t wide_writes, wide_reads, wide_refused, wide_uncertain, recovered; /* transactions over two groups; recovered: without their coordinators */
 };

@@ -136,6 +136,14 @@ static bool admits(void *ctx, const struct task *t, const struct request *r, con
     return admitted;
 }
 
+static bool repeats(void *ctx, const struct task *t, const struct request *r, const struct shard *s, struct hold *h)
+{
+    struct nodesim_node *n = ctx;
+    if (n->sim->mutant == NODESIM_NO_RECORD || !n->real->repeats(n->real->ctx, t, r, s, h)) return false;
+    n->sim->result->repeated += h->repeated;
+    return true;
+}
+
 static void ran(void *ctx, const struct task *t, const struct request *r, const struct shard *s, const struct exec *x, struct hold *h)
 {
     struct nodesim_node *n = ctx;
@@ -333,7 +341,7 @@ void nodesim_make_seats(struct nodesim_node *n)
                               .ctx = n};
     n->seats = seats_new(&o);
     n->real = n->engine->seating;
-    n->seating = (struct seating){.ctx = n, .admits = admits, .ran = ran, .rules = rules, .settle = settle, .intents = intents, .holding = holding, .group = group_of, .serves = serves};
+    n->seating = (struct seating){.ctx = n, .admits = admits, .repeats = repeats, .ran = ran, .rules = rules, .settle = settle, .intents = intents, .holding = holding, .group = group_of, .serves = serves};
     n->engine->seating = &n->seating;
     n->engine->hooks.slow = stand_still;
     n->engine->hooks.ctx = n;

@@ -12,7 +12,7 @@
 #include "nodesim_own.h"
 #include "shard/task.h"
 
-enum { WAIT_MS = 300, GIVE_UP_MS = 6000, EXPIRES_MS = 3000 };
+enum { WAIT_MS = 300, FORWARD_MS = 4000, GIVE_UP_MS = 6000, EXPIRES_MS = 3000 };
 
 enum kind { WORD, SUM, TEXT, KINDS };
 
@@ -114,7 +114,7 @@ static void settle_one(struct nodesim_node *n, struct nodesim_guest *g, const st
 bool nodesim_client_run(struct nodesim_node *n, const struct nodesim_guest *guest, const struct nodesim_run *r)
 {
     struct buf replies = {0};
-    struct task t = {.out = &replies, .resp = 2, .stale = r->stale};
+    struct task t = {.out = &replies, .resp = 2, .stale = r->stale, .tickets = r->ticket};
     size_t at = 0;
     for (uint32_t i = 0; i < r->times; i++) task_add_to(&t, n->engine, r->group, command_find_any(n->sim->commands, r->argv[0]), r->argv, r->argc);
     uint32_t group = t.requests[0].group;
@@ -140,6 +140,10 @@ bool nodesim_client_run(struct nodesim_node *n, const struct nodesim_guest *gues
 bool nodesim_client_request(struct nodesim_node *n, uint32_t number)
 {
     const struct nodesim_request r = n->sim->requests[number];
+    if (r.forward) {
+        nodesim_forward_begin(n, &r);
+        return true;
+    }
     struct slice argv[NODESIM_WORDS];
     for (uint32_t i = 0; i < r.argc; i++) argv[i] = slice_str(r.words[i]);
     const struct nodesim_guest g = {.client = r.client, .attempt = r.attempt};
@@ -247,10 +251,10 @@ static void rest(struct nodesim *s, struct nodesim_client *c)
     if (!c->last) world_after(s->w, 0, 1 + rng_below(world_rng(s->w), 2 * s->think_us), NODESIM_CLIENT, number_of(s, c));
 }
 
-/* To the leader that is known, mostly; else to anybody. */
+/* To the leader that is known, mostly; else to anybody, as those that go on from there. */
 static uint32_t choose_node(struct nodesim *s, const struct nodesim_client *c)
 {
-    uint32_t node = c->leader_of[c->key];
+    uint32_t node = c->request.forward ? 0 : c->leader_of[c->key];
     if (is_confined(s, c)) return s->split_node;
     if (!node || node > NODESIM_NODES || rng_below(world_rng(s->w), 10) == 0) node = 1 + (uint32_t)rng_below(world_rng(s->w), NODESIM_NODES);
     return is_split(s) && node == s->split_node ? node % NODESIM_NODES + 1 : node;
@@ -277,7 +281,7 @@ static void post(struct nodesim *s, struct nodesim_client *c)
         answer(s, c->request.client, c->attempt, NODESIM_BOUNCED, 0, SLICE(""));
         return;
     }
-    uint64_t wait = WAIT_MS * (1 + c->request.client % NODESIM_CLIENTS) * WORLD_MS; /* some are more patient than others */
+    uint64_t wait = (c->request.forward ? FORWARD_MS : WAIT_MS * (1 + c->request.client % NODESIM_CLIENTS)) * WORLD_MS; /* some are more patient than others */
     world_after(s->w, 0, wait, NODESIM_TIMEOUT, (uint64_t)c->request.client << 32 | c->attempt);
 }
 
@@ -286,6 +290,7 @@ static void begin(struct nodesim *s, struct nodesim_client *c)
     c->busy = true;
     c->request.client = number_of(s, c);
     choose_command(s, c);
+    c->request.forward = c->write && !c->range && rng_below(world_rng(s->w), 2);
     c->deadline = world_now(s->w) + GIVE_UP_MS * WORLD_MS;
     c->op = wgl_call(s->history, number_of(s, c), (int64_t)world_now(s->w), c->parts, c->n_parts);
     note_expiry(s, c, number_of(s, c));

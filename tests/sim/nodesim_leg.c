@@ -1,4 +1,4 @@
-/* Requests to groups on their way: of coordinators of transactions, of the care for what those leave behind, and of movers; as server/relay_call.h sends them to whoever leads. The requests of a call go side by side. */
+/* Requests to groups on their way: of coordinators of transactions, of the care for what those leave behind, of movers, and of nodes that send writes on; as server/relay_call.h sends them to whoever leads. The requests of a call go side by side. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +22,7 @@ struct leg {
     uint32_t attempt, hint; /* hint: who is said to lead; 0 */
     bool writes, open, rests;
     struct buf args; /* each: length u32, bytes */
+    struct ticket ticket; /* seq 0: it has no number */
     enum txn_fate fate;
     struct buf reply;
 };
@@ -201,14 +202,28 @@ static void add_leg(struct nodesim_node *n, uint32_t call, uint32_t index, const
     }
 }
 
-void nodesim_leg_send(struct nodesim_node *n, const struct nodesim_call *who, const struct txn_request *requests, uint32_t count, uint32_t timeout_ms)
+/* Gives its first leg. */
+static uint32_t open_call(struct nodesim_node *n, const struct nodesim_call *who, const struct txn_request *requests, uint32_t count, uint32_t timeout_ms)
 {
     struct nodesim_legs *t = n->sim->legs;
     t->calls = grown(t->calls, t->n_calls, &t->cap_calls, sizeof *t->calls);
     uint32_t call = t->n_calls++, first = t->n_legs;
     t->calls[call] = (struct call){.node = n->id, .first_leg = first, .n = count, .n_open = count, .deadline = world_now(n->sim->w) + (uint64_t)timeout_ms * WORLD_MS, .who = *who};
     for (uint32_t i = 0; i < count; i++) add_leg(n, call, i, &requests[i]);
+    return first;
+}
+
+void nodesim_leg_send(struct nodesim_node *n, const struct nodesim_call *who, const struct txn_request *requests, uint32_t count, uint32_t timeout_ms)
+{
+    uint32_t first = open_call(n, who, requests, count, timeout_ms);
     for (uint32_t i = 0; i < count; i++) post(n, first + i);
+}
+
+void nodesim_leg_send_numbered(struct nodesim_node *n, const struct nodesim_call *who, const struct txn_request *request, const struct ticket *ticket, uint32_t timeout_ms)
+{
+    uint32_t leg = open_call(n, who, request, 1, timeout_ms);
+    n->sim->legs->legs[leg].ticket = *ticket;
+    post(n, leg);
 }
 
 static void answered(struct nodesim_node *n, uint32_t call)
@@ -256,7 +271,8 @@ static void make_reservations(struct nodesim_node *n, uint32_t group, const stru
 /* Runs it for the leg; under a number of an attempt that there is not, nobody hears the answer. */
 static bool run_leg(struct nodesim_node *n, uint64_t arg, uint32_t attempt, uint32_t group, const struct slice *argv, uint32_t argc)
 {
-    const struct nodesim_run run = {.group = group, .argv = argv, .argc = argc, .times = 1};
+    const struct ticket ticket = n->sim->legs->legs[leg_of(arg)].ticket;
+    const struct nodesim_run run = {.group = group, .argv = argv, .argc = argc, .times = 1, .ticket = ticket.seq ? &ticket : NULL};
     return nodesim_client_run(n, &(struct nodesim_guest){.client = leg_of(arg), .attempt = attempt, .is_leg = true}, &run);
 }
 

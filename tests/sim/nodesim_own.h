@@ -52,6 +52,7 @@ enum nodesim_task {
     NODESIM_TXN_BEGIN,
     NODESIM_TXN_WAKE,
     NODESIM_WIDE_WAKE,
+    NODESIM_FORWARD, /* the next round of a write that is sent on */
     NODESIM_CARE,
     NODESIM_MOVER,   /* the mover's turn, */
     NODESIM_MOVER_FOUND, /* what there is to drive, */
@@ -81,6 +82,7 @@ struct nodesim_request { /* on its way to a node: it may arrive when the client 
     uint32_t client, attempt, argc;
     uint32_t times; /* a pipeline of so many of the same; 0: of one. They have numbers of attempts of their own, from this one on */
     bool stale;     /* a read: whoever gets it answers it, if it has a replica */
+    bool forward;   /* a write: whoever gets it sends it on to who leads */
     char words[NODESIM_WORDS][NODESIM_WORD_BYTES];
 };
 
@@ -186,6 +188,7 @@ struct nodesim_node { /* a process. As long as the machine has no node of the cl
 
     struct nodesim_snap snap;
     struct nodesim_txn_node *txns;
+    struct nodesim_forward_node *forwards;
     struct nodesim_wide *wide; /* commands over several groups, under way */
     struct nodesim_mover_node *mover;
 };
@@ -271,6 +274,7 @@ struct nodesim_run {
     const struct slice *argv;
     uint32_t argc, times;
     bool stale;
+    const struct ticket *ticket; /* of a write that another node may have sent; NULL */
 };
 /* Runs a command, for the guest g. False as above. */
 bool nodesim_client_run(struct nodesim_node *n, const struct nodesim_guest *g, const struct nodesim_run *r);
@@ -318,6 +322,8 @@ void nodesim_leg_new(struct nodesim *s);
 void nodesim_leg_free(struct nodesim *s);
 void nodesim_leg_close(struct nodesim_node *n); /* its calls are not answered any more */
 void nodesim_leg_send(struct nodesim_node *n, const struct nodesim_call *who, const struct txn_request *requests, uint32_t count, uint32_t timeout_ms);
+/* The same with one request, which is a client's write and has a number. */
+void nodesim_leg_send_numbered(struct nodesim_node *n, const struct nodesim_call *who, const struct txn_request *request, const struct ticket *ticket, uint32_t timeout_ms);
 bool nodesim_leg_task(struct nodesim_node *n, enum nodesim_task kind, uint64_t arg); /* false: the process died in the middle of it */
 void nodesim_leg_reply(struct nodesim_node *n, const struct nodesim_guest *g, enum nodesim_status status, uint32_t leader, struct slice reply);
 
@@ -330,6 +336,12 @@ void nodesim_txn_close(struct nodesim_node *n);
 void nodesim_txn_task(struct nodesim_node *n, enum nodesim_task kind, uint64_t arg);
 void nodesim_txn_event(struct nodesim *s, enum nodesim_task kind, uint64_t arg);     /* of clients */
 void nodesim_txn_check(struct nodesim *s, struct nodesim_node *leader, uint32_t group); /* in the end */
+
+/* ---- nodesim_forward.c */
+void nodesim_forward_open(struct nodesim_node *n);
+void nodesim_forward_close(struct nodesim_node *n);
+void nodesim_forward_begin(struct nodesim_node *n, const struct nodesim_request *r);
+void nodesim_forward_go_on(struct nodesim_node *n, uint64_t id);
 
 /* ---- nodesim_wide.c */
 void nodesim_wide_begin(struct nodesim_node *n, const struct nodesim_guest *g, const struct nodesim_run *r); /* a command on a range, of a client */

@@ -17,7 +17,7 @@ enum { CALM_MS = 2500, FAULTS_MS = 14000, PEACE_MS = 7000, QUIET_MS = 5000, ASK_
 const char *nodesim_mutant_name(enum nodesim_mutant m)
 {
     static const char *names[NODESIM_MUTANTS] = {"sound", "early-answer", "unconfirmed-read", "no-refill", "twice", "old-reign", "read-intent", "no-reservation", "unheld-read",
-                                                 "no-fence", "early-drop", "old-driver", "old-map", "half-lock", "half-deletion"};
+                                                 "no-fence", "early-drop", "old-driver", "old-map", "half-lock", "half-deletion", "no-record"};
     return names[m];
 }
 

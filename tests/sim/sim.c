@@ -121,6 +121,9 @@ static void run_nodes(uint64_t seed, int mutant, bool trace, struct outcome *o)
     must(o, "blinded nodes", r.blinded);
     add(o, "writes over groups", r.wide_writes);
     add(o, "reads over groups", r.wide_reads);
+    must(o, "sent on", r.forwarded);
+    must(o, "sent again", r.sent_again);
+    must(o, "known again", r.repeated);
     must(o, "ranges over groups", r.wide_ranges);
     must(o, "deletions over groups", r.wide_deletions);
     must(o, "on locks over groups", r.wide_locks);
