@@ -299,3 +299,56 @@ static inline void expect_words(struct world *w, uint64_t id, const char *part)
     buf_fini(&words.merge);
     buf_fini(&words.move);
 }
+
+/* The range that it is gets a cut that nobody decided: somebody made it. */
+static inline void cut_by_hand(struct world *w, unsigned at)
+{
+    assert_int_equal(w->n, 1);
+    w->ranges[1] = w->ranges[0];
+    w->n = 2;
+    w->ranges[1].id = w->next_id++;
+    w->ranges[1].lo = w->ranges[0].hi = at;
+    w->ranges[0].generation = w->ranges[1].generation = 2;
+}
+
+/* ---- walks */
+
+/* Clients do anything, and so does what else there is (shake), for hours. */
+static inline void wander(struct world *w, void (*shake)(struct world *w))
+{
+    static unsigned (*const picks[])(struct world *w) = {pick_anywhere, pick_spot, pick_one_key, pick_newest};
+    w->limits.split_bytes = 1 << 20;
+    w->limits.merge_bytes = 1 << 18;
+    w->width = 30000;
+    for (int i = 0; i < 60; i++) {
+        w->pick = picks[rng_below(&w->rng, 4)];
+        w->rate = (double)rng_below(&w->rng, 300000);
+        w->scattered = rng_below(&w->rng, 2);
+        w->spot = (unsigned)rng_below(&w->rng, LINE - w->width);
+        w->filled = 100 + (double)rng_below(&w->rng, LINE - 100);
+        w->limits.max_changes = 1 + (uint32_t)rng_below(&w->rng, 6);
+        shake(w);
+        seconds(w, 1 + (int)rng_below(&w->rng, 5 * MINUTE));
+    }
+}
+
+/* Decisions are sound, which the world sees to, and the same for the same seed. */
+static inline void check_walks(void (*init)(struct world *w, uint64_t seed), void (*shake)(struct world *w))
+{
+    unsigned splits = 0, merges = 0, moves = 0;
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        struct world a, b;
+        init(&a, seed);
+        init(&b, seed);
+        wander(&a, shake);
+        wander(&b, shake);
+        assert_int_equal(a.digest, b.digest);
+        splits += a.splits;
+        merges += a.merges;
+        moves += a.moves;
+        world_fini(&a);
+        world_fini(&b);
+    }
+    print_message("3 walks: %u splits, %u merges, %u moves\n", splits, merges, moves);
+    assert_true(splits > 20 && merges > 10 && moves > 20);
+}

@@ -215,11 +215,7 @@ static void what_was_cut_by_hand_stays_for_an_hour(void **state)
     world_init(&w, 4, 13);
     w.filled = 100;
     seconds(&w, 5);
-    memmove(&w.ranges[1], &w.ranges[0], sizeof w.ranges[0]);
-    w.n = 2;
-    w.ranges[1].id = w.next_id++;
-    w.ranges[1].lo = w.ranges[0].hi = 50;
-    w.ranges[0].generation = w.ranges[1].generation = 2;
+    cut_by_hand(&w, 50);
     seconds(&w, HOUR - 10);
     assert_int_equal(w.merges, 0);
     expect_words(&w, 2, "by hand");
@@ -243,43 +239,10 @@ static void nothing_happens_while_it_is_off(void **state)
 
 /* ---- anything */
 
-static void wander(struct world *w, uint64_t seed)
-{
-    static unsigned (*const picks[])(struct world *w) = {pick_anywhere, pick_spot, pick_one_key, pick_newest};
-    world_init(w, 2 + (uint32_t)rng_below(&(struct rng){seed * 77 + 1}, 15), seed);
-    w->limits.split_bytes = 1 << 20;
-    w->limits.merge_bytes = 1 << 18;
-    w->filled = 1000;
-    w->width = 30000;
-    for (int i = 0; i < 60; i++) {
-        w->pick = picks[rng_below(&w->rng, 4)];
-        w->rate = (double)rng_below(&w->rng, 300000);
-        w->scattered = rng_below(&w->rng, 2);
-        w->spot = (unsigned)rng_below(&w->rng, LINE - w->width);
-        w->filled = 100 + (double)rng_below(&w->rng, LINE - 100);
-        w->backlog[0] = (double)rng_below(&w->rng, 40);
-        w->limits.max_changes = 1 + (uint32_t)rng_below(&w->rng, 6);
-        seconds(w, 1 + (int)rng_below(&w->rng, 5 * MINUTE));
-    }
-}
+static void init_any(struct world *w, uint64_t seed) { world_init(w, 2 + (uint32_t)rng_below(&(struct rng){seed * 77 + 1}, 15), seed); }
+static void change_backlog(struct world *w) { w->backlog[0] = (double)rng_below(&w->rng, 40); }
 
-static void whatever_clients_do_decisions_are_sound_and_the_same_for_the_same_seed(void **state)
-{
-    unsigned splits = 0, merges = 0, moves = 0;
-    for (uint64_t seed = 1; seed <= 3; seed++) {
-        struct world a, b;
-        wander(&a, seed);
-        wander(&b, seed);
-        assert_int_equal(a.digest, b.digest);
-        splits += a.splits;
-        merges += a.merges;
-        moves += a.moves;
-        world_fini(&a);
-        world_fini(&b);
-    }
-    print_message("3 walks: %u splits, %u merges, %u moves\n", splits, merges, moves);
-    assert_true(splits > 20 && merges > 10 && moves > 20);
-}
+static void whatever_clients_do_decisions_are_sound_and_the_same_for_the_same_seed(void **state) { check_walks(init_any, change_backlog); }
 
 int main(void)
 {
