@@ -1,6 +1,6 @@
 /* Raft groups without Raft, for tests of what runs in seats: the groups SEATRIG_FIRST to SEATRIG_END - 1 have their seats in one engine. What is proposed is committed when the test says so; a reign ends and begins anew as if another node had led in between.
  *
- *     seatrig_new(&r);                            all are led; each has an interval of the hash
+ *     seatrig_new(&r);                            all are led; each has an interval of the hash (seatrig_new_by: what the map says)
  *     struct hold h = seatrig_run(&r, g, db, argv, argc);   one request, to group g if it is a group's own, else to that of its keys; its reply is in r.out
  *     seatrig_settle(&r);                         everything is committed and confirmed
  *     seatrig_lead_anew(&r, g);
@@ -10,6 +10,7 @@
 
 #include <errno.h>
 
+#include "cluster/intents.h"
 #include "cluster/seat.h"
 #include "cluster/seatapply.h"
 
@@ -105,6 +106,13 @@ static inline void seatrig_settle(struct seatrig *r)
     }
 }
 
+/* Time passes, as far as locks of transactions are concerned. */
+static inline void seatrig_pass(struct seatrig *r, uint64_t ms)
+{
+    r->now += ms;
+    seatrig_settle(r);
+}
+
 static inline void seatrig_lead(struct seatrig *r, uint32_t group)
 {
     struct seatrig_log *l = &r->logs[group];
@@ -126,18 +134,31 @@ static inline void seatrig_lead_anew(struct seatrig *r, uint32_t group)
 
 /* ---- life */
 
-static inline void seatrig_new(struct seatrig *r)
+/* Each group has an interval of the hash. */
+static inline struct space_map *seatrig_quarters(const struct route *route)
 {
     enum { GROUPS = SEATRIG_END - SEATRIG_FIRST };
     struct hash_desc intervals[GROUPS];
+    for (uint64_t i = 0; i < GROUPS; i++)
+        intervals[i] = (struct hash_desc){.id = i + 1, .generation = 1, .shard = SEATRIG_FIRST + (uint32_t)i, .first = i << 62, .last = ((i + 1) << 62) - 1};
+    return spaces_new(route, SPACE_BUCKET, intervals, GROUPS, 1);
+}
+
+/* The first two share it. */
+static inline struct space_map *seatrig_halves(const struct route *route)
+{
+    const struct hash_desc halves[] = {{.id = 1, .generation = 1, .shard = SEATRIG_FIRST, .last = UINT64_MAX / 2}, {.id = 2, .generation = 1, .shard = SEATRIG_FIRST + 1, .first = UINT64_MAX / 2 + 1, .last = UINT64_MAX}};
+    return spaces_new(route, SPACE_BUCKET, halves, 2, 1);
+}
+
+static inline void seatrig_new_by(struct seatrig *r, struct space_map *(*make_map)(const struct route *route))
+{
     *r = (struct seatrig){.rig = rig_new(1, SEATRIG_END), .now = 1000};
     struct engine *e = r->rig->engine;
     r->w = r->rig->workers[0];
     r->w->now_ms = 1000000;
-    for (uint64_t i = 0; i < GROUPS; i++)
-        intervals[i] = (struct hash_desc){.id = i + 1, .generation = 1, .shard = SEATRIG_FIRST + (uint32_t)i, .first = i << 62, .last = ((i + 1) << 62) - 1};
     r->seats = seats_new(&(struct seats_options){.engine = e, .raft = {r, seatrig_wake, seatrig_propose, seatrig_read}, .now = r->now, .refill = seatrig_refill, .told = seatrig_told, .ctx = r});
-    topology_follow(r->rig->topology, r->w, spaces_new(&e->route, SPACE_BUCKET, intervals, GROUPS, 1));
+    topology_follow(r->rig->topology, r->w, make_map(&e->route));
     for (uint32_t g = SEATRIG_FIRST; g < SEATRIG_END; g++) {
         r->logs[g].twin = store_new(e->route.seed, &e->limits, 7);
         seatapply_init(&r->logs[g].twin_apply, r->logs[g].twin);
@@ -146,6 +167,8 @@ static inline void seatrig_new(struct seatrig *r)
     seatrig_work(r);
     for (uint32_t g = SEATRIG_FIRST; g < SEATRIG_END; g++) seatrig_lead(r, g);
 }
+
+static inline void seatrig_new(struct seatrig *r) { seatrig_new_by(r, seatrig_quarters); }
 
 static inline struct shard *seatrig_shard(const struct seatrig *r, uint32_t group)
 {
@@ -156,12 +179,19 @@ static inline struct shard *seatrig_shard(const struct seatrig *r, uint32_t grou
 
 static inline struct store *seatrig_store(const struct seatrig *r, uint32_t group) { return seatrig_shard(r, group)->store; }
 
+static inline struct intents *seatrig_intents(const struct seatrig *r, uint32_t group)
+{
+    const struct seating *s = r->rig->engine->seating;
+    return s->intents(s->ctx, seatrig_shard(r, group));
+}
+
 static inline void seatrig_check(struct seatrig *r)
 {
     seatrig_settle(r);
     assert_int_equal(r->refills, 0);
     for (uint32_t g = SEATRIG_FIRST; g < SEATRIG_END; g++) {
         store_check(seatrig_store(r, g));
+        intents_check(seatrig_intents(r, g));
         assert_int_equal(store_digest(seatrig_store(r, g)), store_digest(r->logs[g].twin));
     }
 }

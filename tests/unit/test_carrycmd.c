@@ -260,8 +260,7 @@ static void reservations_make_way_and_intents_are_waited_for(void **state)
     SAY(TO, "+OK", "carry.take %d 5 (s/2 0", OP);
     SAY(FROM, "*1\r\n", "carry.freeze %d 5 (s/4", OP);
     SAY(FROM, "-TXNMOVED", "txn.fetch t3 1 0 r s/3");
-    r.now += 1000;
-    seatrig_settle(&r);
+    seatrig_pass(&r, 1000);
     SAY(FROM, "*2\r\n", "txn.fetch t3 1 0 r s/8");
     SAY(FROM, "+OK", "txn.drop t3");
 }
@@ -291,8 +290,7 @@ static void one_who_is_about_to_change_locks_does_not_lower_the_counter(void **s
     take(TO, "(s/3", &p, BUSY);
     assert_int_equal(locks_counter(to), 0);
     SAY(TO, "+OK", "txn.commit t1");
-    r.now += 1000;
-    seatrig_settle(&r);
+    seatrig_pass(&r, 1000);
     reserve_locks("t2", token);
     take(TO, "(s/3", &p, "+OK");
     SAY(TO, "-TXNGONE", "txn.prepare t2 %s %d %%B", token, FROM);

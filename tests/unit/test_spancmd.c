@@ -1,109 +1,15 @@
-/* Spans of a key space over two groups, step by step, on two real seats of one engine. Raft is the test's: what is proposed is committed at once, and a reign ends and begins anew as if another node had led in between. */
-#include "rig.h"
+/* Spans of a key space over two groups, step by step, on real seats (seatrig.h). */
+#include "seatrig.h"
 
-#include "cluster/intents.h"
-#include "cluster/seat.h"
 #include "cluster/txncmd.h"
 #include "log/opcode.h"
 #include "resp/answer.h"
 #include "route/spacelock.h"
 
-enum { A = 2, B = 3, GROUPS_END = 4 };
+enum { A = SEATRIG_FIRST, B, GROUPS_END };
 
-struct log {
-    uint64_t index, term, round;
-};
-
-static struct {
-    struct rig *rig;
-    struct worker *w;
-    struct seats *seats;
-    struct log logs[GROUPS_END];
-    struct buf out; /* the last reply */
-    char token[GROUPS_END][TXNCMD_TOKEN_BYTES + 1];
-    uint64_t now;
-} sc;
-
-/* ---- Raft */
-
-struct proposed {
-    struct proposed *next;
-    uint32_t group;
-    uint64_t index, term;
-    struct buf data;
-};
-static struct proposed *proposed, **last_proposed = &proposed;
-
-static void wake(void *ctx) {}
-static void told(void *ctx) {}
-static void refill(void *ctx, uint32_t group) { fail(); }
-static void ask_round(void *ctx, uint32_t group, uint64_t round) { sc.logs[group].round = round; }
-
-static int propose(void *ctx, uint32_t group, uint64_t term, struct slice data, uint64_t *index)
-{
-    struct proposed *p = mem_zalloc(sizeof *p);
-    *index = ++sc.logs[group].index;
-    p->group = group;
-    p->index = *index;
-    p->term = term;
-    buf_add_slice(&p->data, data);
-    *last_proposed = p;
-    last_proposed = &p->next;
-    return 0;
-}
-
-static void work(void)
-{
-    for (int i = 0; i < 8; i++) {
-        engine_receive(sc.w);
-        task_pump(sc.w);
-    }
-}
-
-static void commit_all(void)
-{
-    while (proposed) {
-        struct proposed *p = proposed;
-        proposed = p->next;
-        if (!proposed) last_proposed = &proposed;
-        seats_committed(sc.seats, p->group, &(struct raftnode_entry){.index = p->index, .term = p->term, .type = RAFTNODE_COMMAND, .data = buf_slice(&p->data)}, 1);
-        buf_fini(&p->data);
-        mem_free(p);
-    }
-}
-
-static void settle(void)
-{
-    for (int i = 0; i < 3; i++) {
-        seats_turn(sc.seats, sc.now);
-        seats_tell(sc.seats);
-        commit_all();
-        for (uint32_t g = A; g <= B; g++)
-            if (sc.logs[g].round) seats_confirmed(sc.seats, g, sc.logs[g].round, 0);
-        work();
-    }
-}
-
-static void pass(uint64_t ms)
-{
-    sc.now += ms;
-    settle();
-}
-
-static void lead(uint32_t group)
-{
-    struct log *l = &sc.logs[group];
-    seats_committed(sc.seats, group, &(struct raftnode_entry){.index = ++l->index, .term = ++l->term, .type = RAFTNODE_BARRIER}, 1);
-    seats_role(sc.seats, group, RAFTNODE_LEADER, l->term, 1);
-    work();
-}
-
-static void lead_anew(uint32_t group)
-{
-    settle();
-    seats_role(sc.seats, group, RAFTNODE_FOLLOWER, sc.logs[group].term + 1, 2);
-    lead(group);
-}
+static struct seatrig r;
+static char tokens[GROUPS_END][TXNCMD_TOKEN_BYTES + 1];
 
 /* ---- life: the space r is cut at r/m; what is below is in A, the rest in B. The space h went by hashes; it is about to have an order, and all of it is where it was. */
 
@@ -116,39 +22,24 @@ static struct space_map *next_map(struct space_map *m, const char *space, enum s
     return next;
 }
 
-static struct space_map *make_map(void)
+static struct space_map *make_map(const struct route *route)
 {
-    struct route *route = &sc.rig->engine->route;
-    const struct hash_desc halves[] = {{.id = 1, .generation = 1, .shard = A, .first = 0, .last = UINT64_MAX / 2}, {.id = 2, .generation = 1, .shard = B, .first = UINT64_MAX / 2 + 1, .last = UINT64_MAX}};
     const struct range_desc ranges[] = {{.id = 3, .generation = 1, .shard = A, .end = SLICE("r/m")}, {.id = 4, .generation = 1, .shard = B, .start = SLICE("r/m")}};
     const struct range_desc gathered = {.id = 5, .generation = 1, .shard = A};
-    struct space_map *m = next_map(spaces_new(route, SPACE_BUCKET, halves, 2, 1), "r", SPACE_RANGE, ranges, 2, true);
+    struct space_map *m = next_map(seatrig_halves(route), "r", SPACE_RANGE, ranges, 2, true);
     return next_map(next_map(m, "h", SPACE_HASH, NULL, 0, true), "h", SPACE_RANGE, &gathered, 1, false);
 }
 
 static int set_up(void **state)
 {
-    memset(&sc, 0, sizeof sc);
-    sc.rig = rig_new(1, 4);
-    sc.w = sc.rig->workers[0];
-    sc.w->now_ms = 1000000;
-    sc.now = 1000;
-    sc.seats = seats_new(&(struct seats_options){.engine = sc.rig->engine, .raft = {NULL, wake, propose, ask_round}, .now = sc.now, .refill = refill, .told = told});
-    topology_follow(sc.rig->topology, sc.w, make_map());
-    for (uint32_t g = A; g <= B; g++) assert_int_equal(seats_add(sc.seats, g), 0);
-    work();
-    while (topology_step(sc.rig->topology, sc.w)) work();
-    lead(A);
-    lead(B);
+    seatrig_new_by(&r, make_map);
+    while (topology_step(r.rig->topology, r.w)) seatrig_work(&r);
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    settle();
-    seats_free(sc.seats);
-    buf_fini(&sc.out);
-    rig_free(sc.rig);
+    seatrig_free(&r);
     return 0;
 }
 
@@ -159,17 +50,8 @@ enum { WORDS_MAX = 12 };
 /* False: it bounced. */
 static bool ask(uint32_t group, const struct slice *argv, uint32_t argc)
 {
-    struct task t = {.resp = 2, .out = &sc.out};
-    const struct command *cmd = command_find_any(sc.rig->table, argv[0]);
-    assert_non_null(cmd);
-    sc.out.len = 0;
-    if (cmd->flags & CMD_OF_GROUP) task_add_to(&t, sc.rig->engine, group, cmd, argv, argc);
-    else task_add(&t, sc.rig->engine, cmd, argv, argc);
-    t.end = 1;
-    assert_true(task_start(sc.w, &t));
-    bool ran = !t.holds[0].bounced;
-    task_fini(&t);
-    settle();
+    bool ran = !seatrig_run(&r, group, 0, argv, argc).bounced;
+    seatrig_settle(&r);
     return ran;
 }
 
@@ -189,8 +71,8 @@ static bool ask_text(uint32_t group, const char *text)
 static void says(uint32_t group, const char *text, const char *expected)
 {
     assert_true(ask_text(group, text));
-    buf_add_byte(&sc.out, '\0');
-    assert_string_equal(sc.out.p, expected);
+    buf_add_byte(&r.out, '\0');
+    assert_string_equal(r.out.p, expected);
 }
 
 static void bounces(const char *text) { assert_false(ask_text(A, text)); }
@@ -199,11 +81,11 @@ static void bounces(const char *text) { assert_false(ask_text(A, text)); }
 static void tells(uint32_t group, const char *text, const char *expected)
 {
     assert_true(ask_text(group, text));
-    struct slice in = buf_slice(&sc.out);
+    struct slice in = buf_slice(&r.out);
     struct answer a;
     uint32_t n;
     assert_true(answer_array(&in, &n) && n == 2 && answer_next(&in, &a) && a.type == '$' && a.text.n == TXNCMD_TOKEN_BYTES);
-    memcpy(sc.token[group], a.text.p, a.text.n);
+    memcpy(tokens[group], a.text.p, a.text.n);
     assert_true(slice_eq(in, slice_str(expected)));
 }
 
@@ -211,7 +93,7 @@ static void tells(uint32_t group, const char *text, const char *expected)
 static void says_with_token(uint32_t group, const char *before, const char *behind, const char *expected)
 {
     char text[256];
-    snprintf(text, sizeof text, "%s|%s%s", before, sc.token[group], behind);
+    snprintf(text, sizeof text, "%s|%s%s", before, tokens[group], behind);
     says(group, text, expected);
 }
 
@@ -272,7 +154,7 @@ static int64_t counted(uint32_t group, const char *hashes)
     struct answer a;
     snprintf(text, sizeof text, "span.count|t1|h|||%s", hashes);
     assert_true(ask_text(group, text));
-    struct slice in = buf_slice(&sc.out);
+    struct slice in = buf_slice(&r.out);
     assert_true(answer_next(&in, &a));
     if (a.type == '-') return -1;
     assert_true(answer_next(&in, &a) && answer_next(&in, &a) && a.type == ':');
@@ -282,7 +164,7 @@ static int64_t counted(uint32_t group, const char *hashes)
 static void a_span_by_hashes_is_told_by_groups_that_know_the_same_ones(void **state)
 {
     char text[64], hashes[SPANCMD_HASHES_BYTES + 1];
-    spancmd_hashes(route_map(&sc.rig->engine->route), hashes);
+    spancmd_hashes(route_map(&r.rig->engine->route), hashes);
     for (int i = 0; i < 40; i++) {
         snprintf(text, sizeof text, "set|h/%d|v", i);
         says(A, text, "+OK\r\n");
@@ -322,7 +204,7 @@ static void a_span_with_a_key_that_is_being_written_is_taken(void **state)
     says(A, "span.get|t2|r||r/m||10|", "-TXNBUSY a key of the span is taken by another transaction\r\n");
     says(A, "span.count|t2|r||r/b|", "-TXNBUSY a key of the span is taken by another transaction\r\n");
     tells(A, "span.count|t2|r|r/b|r/m|", ":1\r\n");
-    pass(INTENTS_RESERVED_MS);
+    seatrig_pass(&r, INTENTS_RESERVED_MS);
     tells(A, "span.count|t2|r||r/m|", ":2\r\n"); /* and what is too old makes way */
 }
 
@@ -346,12 +228,12 @@ static void ops_of(struct buf *out, const struct op *op)
 
 static void with_ops(uint32_t group, const char *command, const char *number, const struct buf *ops, const char *expected)
 {
-    const struct slice argv[] = {slice_str(command), SLICE("t1"), slice_of(sc.token[group], TXNCMD_TOKEN_BYTES), slice_str(number), buf_slice(ops)};
+    const struct slice argv[] = {slice_str(command), SLICE("t1"), slice_of(tokens[group], TXNCMD_TOKEN_BYTES), slice_str(number), buf_slice(ops)};
     const struct slice decide[] = {argv[0], argv[1], argv[2], SLICE("1"), slice_str(number), argv[4]};
     bool decides = strcmp(command, "txn.decide") == 0;
     assert_true(ask(group, decides ? decide : argv, decides ? 6 : 5));
-    buf_add_byte(&sc.out, '\0');
-    assert_string_equal(sc.out.p, expected);
+    buf_add_byte(&r.out, '\0');
+    assert_string_equal(r.out.p, expected);
 }
 
 static void keys_of_spans_are_deleted_in_two_phases(void **state)
@@ -366,7 +248,7 @@ static void keys_of_spans_are_deleted_in_two_phases(void **state)
     with_ops(A, "txn.prepare", "3", &in_a, "+OK\r\n");
     bounces("get|r/a");
     bounces("set|r/c|9"); /* nothing appears in the span before it is decided */
-    lead_anew(A);
+    seatrig_lead_anew(&r, A);
     bounces("set|r/c|9"); /* whoever leads */
     bounces("range.get|r|-|r/m");
     with_ops(B, "txn.decide", "2", &in_b, "+OK\r\n");
@@ -391,7 +273,7 @@ static void who_has_the_counter_writes_locks_and_nobody_else_changes_any(void **
     ops_of(&ops, &(struct op){.kind = OP_SET, .db = STORE_SYSTEM_DB, .key = buf_slice(&key), .value = buf_slice(&value), .expiry_ms = 1005000});
     with_ops(A, "txn.decide", "3", &ops, "+OK\r\n");
     assert_true(ask_text(A, "range.lock|r|r/a|r/b|you|5000"));
-    assert_non_null(memmem(sc.out.p, sc.out.len, "me", 2));
+    assert_non_null(memmem(r.out.p, r.out.len, "me", 2));
     tells(A, "span.locks|t2|r||r/m||r", "*3\r\n:0\r\n:1000000\r\n*1\r\n*6\r\n:65538\r\n:1\r\n$0\r\n\r\n$0\r\n\r\n$2\r\nme\r\n:1005000\r\n");
     says(A, "range.locks|h/x", "*0\r\n");
     buf_fini(&ops);

@@ -1,213 +1,52 @@
-/* Transactions over two groups, step by step, on two real seats of one engine. Raft is the test's: what is proposed is committed when the test says so, and a reign ends and begins anew as if another node had led in between. */
-#include "rig.h"
-
-#include <errno.h>
+/* Transactions over two groups, step by step, on real seats (seatrig.h). */
+#include "seatrig.h"
 
 #include "cluster/intentcode.h"
-#include "cluster/intents.h"
-#include "cluster/seat.h"
-#include "cluster/seatapply.h"
 #include "cluster/seatentry.h"
 #include "dump/dumpfile.h"
 #include "log/opcode.h"
 #include "shard/scratch.h"
 #include "store/image.h"
 
-enum { A = 2, B = 3, GROUPS_END = 4, LOG_MAX = 256 };
+enum { A = SEATRIG_FIRST, B, GROUPS_END };
 
-struct log {
-    struct buf data[LOG_MAX]; /* from index 1; empty: a barrier */
-    uint64_t terms[LOG_MAX];
-    uint64_t last, handed, term, round;
-    bool leads;
-    struct store *twin; /* what a follower has */
-    struct seatapply twin_apply;
-};
+static struct seatrig r;
+static char keys[GROUPS_END][4][16]; /* of each group some */
 
-static struct {
-    struct rig *rig;
-    struct worker *w;
-    struct seats *seats;
-    struct log logs[GROUPS_END];
-    struct buf out; /* the last reply */
-    char keys[GROUPS_END][4][16]; /* of each group some */
-    uint32_t refills;
-    uint64_t now; /* of the raft thread's clock */
-} sc;
-
-/* ---- Raft */
-
-static void wake(void *ctx) {}
-static void told(void *ctx) {}
-static void refill(void *ctx, uint32_t group) { sc.refills++; }
-static void ask_round(void *ctx, uint32_t group, uint64_t round) { sc.logs[group].round = round; }
-
-static uint64_t append(struct log *l, struct slice data)
-{
-    assert_true(++l->last < LOG_MAX);
-    buf_add_slice(&l->data[l->last], data);
-    l->terms[l->last] = l->term;
-    return l->last;
-}
-
-static int propose(void *ctx, uint32_t group, uint64_t term, struct slice data, uint64_t *index)
-{
-    struct log *l = &sc.logs[group];
-    if (!l->leads || term != l->term) return -EPERM;
-    *index = append(l, data);
-    return 0;
-}
-
-static void work(void)
-{
-    for (int i = 0; i < 8; i++) {
-        engine_receive(sc.w);
-        task_pump(sc.w);
-    }
-}
-
-static void hand(uint32_t group)
-{
-    struct log *l = &sc.logs[group];
-    while (l->handed < l->last) {
-        uint64_t i = ++l->handed, index = i - 1, term = l->terms[i - 1];
-        struct raftnode_entry e = {.index = i, .term = l->terms[i], .type = l->data[i].len ? RAFTNODE_COMMAND : RAFTNODE_BARRIER, .data = buf_slice(&l->data[i])};
-        struct buf gathered = {0};
-        seatapply_add(&gathered, &e);
-        seatapply_entries(&l->twin_apply, buf_slice(&gathered), &index, &term);
-        buf_fini(&gathered);
-        seats_committed(sc.seats, group, &e, 1);
-    }
-}
-
-/* Everything that was proposed is committed, everybody confirmed. */
-static void settle(void)
-{
-    for (int i = 0; i < 3; i++) {
-        seats_turn(sc.seats, sc.now);
-        seats_tell(sc.seats);
-        for (uint32_t g = A; g <= B; g++) {
-            hand(g);
-            if (sc.logs[g].round) seats_confirmed(sc.seats, g, sc.logs[g].round, sc.logs[g].leads ? 0 : -EPERM);
-        }
-        work();
-    }
-}
-
-/* Time passes, as far as locks are concerned. */
-static void pass(uint64_t ms)
-{
-    sc.now += ms;
-    settle();
-}
-
-static void lead(uint32_t group)
-{
-    struct log *l = &sc.logs[group];
-    l->term++;
-    append(l, SLICE(""));
-    hand(group);
-    l->leads = true;
-    seats_role(sc.seats, group, RAFTNODE_LEADER, l->term, 1);
-    work();
-}
-
-/* Another led in between. */
-static void lead_anew(uint32_t group)
-{
-    settle();
-    sc.logs[group].leads = false;
-    seats_role(sc.seats, group, RAFTNODE_FOLLOWER, sc.logs[group].term + 1, 2);
-    lead(group);
-}
+static void settle(void) { seatrig_settle(&r); }
+static void pass(uint64_t ms) { seatrig_pass(&r, ms); }
+static void lead_anew(uint32_t group) { seatrig_lead_anew(&r, group); }
+static struct store *store_of(uint32_t group) { return seatrig_store(&r, group); }
+static struct intents *intents_of(uint32_t group) { return seatrig_intents(&r, group); }
 
 /* ---- life */
 
 static void find_keys(void)
 {
-    const struct space_map *m = route_map(&sc.rig->engine->route);
+    const struct space_map *m = route_map(&r.rig->engine->route);
     uint32_t n[GROUPS_END] = {0};
     for (int i = 0; n[A] < 4 || n[B] < 4; i++) {
         char key[16];
         snprintf(key, sizeof key, "k%d", i);
-        uint32_t g = spaces_shard(m, slice_str(key), keyhash(slice_str(key), sc.rig->engine->route.seed));
-        if (n[g] < 4) snprintf(sc.keys[g][n[g]++], sizeof sc.keys[g][0], "%s", key);
+        uint32_t g = spaces_shard(m, slice_str(key), keyhash(slice_str(key), r.rig->engine->route.seed));
+        if (n[g] < 4) snprintf(keys[g][n[g]++], sizeof keys[g][0], "%s", key);
     }
 }
 
 static int set_up(void **state)
 {
-    memset(&sc, 0, sizeof sc);
-    sc.rig = rig_new(1, 4);
-    sc.w = sc.rig->workers[0];
-    sc.w->now_ms = 1000000;
-    sc.now = 1000;
-    const struct hash_desc halves[] = {{.id = 1, .generation = 1, .shard = A, .first = 0, .last = UINT64_MAX / 2}, {.id = 2, .generation = 1, .shard = B, .first = UINT64_MAX / 2 + 1, .last = UINT64_MAX}};
-    sc.seats = seats_new(&(struct seats_options){.engine = sc.rig->engine, .raft = {NULL, wake, propose, ask_round}, .now = sc.now, .refill = refill, .told = told});
-    engine_set_map(sc.rig->engine, NULL, spaces_new(&sc.rig->engine->route, SPACE_BUCKET, halves, 2, 1));
-    for (uint32_t g = A; g <= B; g++) {
-        sc.logs[g].twin = store_new(sc.rig->engine->route.seed, &sc.rig->engine->limits, 7);
-        seatapply_init(&sc.logs[g].twin_apply, sc.logs[g].twin);
-        assert_int_equal(seats_add(sc.seats, g), 0);
-    }
-    work();
-    lead(A);
-    lead(B);
+    seatrig_new_by(&r, seatrig_halves);
     find_keys();
     return 0;
 }
 
-static struct store *store_of(uint32_t group)
-{
-    struct seat_info info;
-    assert_true(seats_look(sc.seats, group, &info));
-    return sc.rig->engine->stores[info.shard];
-}
-
-static struct intents *intents_of(uint32_t group)
-{
-    struct seat_info info;
-    assert_true(seats_look(sc.seats, group, &info));
-    const struct seating *s = sc.rig->engine->seating;
-    return s->intents(s->ctx, &sc.rig->engine->shards[info.shard]);
-}
-
-/* Followers have what the leader has. */
 static int tear_down(void **state)
 {
-    settle();
-    assert_int_equal(sc.refills, 0);
-    for (uint32_t g = A; g <= B; g++) {
-        intents_check(intents_of(g));
-        assert_int_equal(store_digest(store_of(g)), store_digest(sc.logs[g].twin));
-    }
-    seats_free(sc.seats);
-    for (uint32_t g = A; g <= B; g++) {
-        seatapply_fini(&sc.logs[g].twin_apply);
-        store_free(sc.logs[g].twin);
-        for (uint64_t i = 1; i <= sc.logs[g].last; i++) buf_fini(&sc.logs[g].data[i]);
-    }
-    buf_fini(&sc.out);
-    rig_free(sc.rig);
+    seatrig_free(&r);
     return 0;
 }
 
 /* ---- asking */
-
-static struct hold run(uint32_t group, uint16_t db, const struct slice *argv, uint32_t argc)
-{
-    struct task t = {.resp = 2, .db = db, .out = &sc.out};
-    const struct command *cmd = command_find_any(sc.rig->table, argv[0]);
-    assert_non_null(cmd);
-    sc.out.len = 0;
-    task_add_to(&t, sc.rig->engine, group, cmd, argv, argc);
-    t.end = 1;
-    assert_true(task_start(sc.w, &t));
-    assert_int_equal(t.n_holds, 1);
-    struct hold h = t.holds[0];
-    task_fini(&t);
-    return h;
-}
 
 /* Words at blanks; %B in their place is the next of bytes. */
 static uint32_t split(char *text, const struct slice *bytes, struct slice argv[RIG_WORDS_MAX])
@@ -225,7 +64,7 @@ static struct hold ask(uint32_t group, const struct slice *bytes, const char *te
     char copy[512];
     struct slice argv[RIG_WORDS_MAX];
     snprintf(copy, sizeof copy, "%s", text);
-    return run(group, 0, argv, split(copy, bytes, argv));
+    return seatrig_run(&r, group, 0, argv, split(copy, bytes, argv));
 }
 
 static void has_answer(const struct hold *h, const char *reply)
@@ -233,7 +72,7 @@ static void has_answer(const struct hold *h, const char *reply)
     assert_false(h->bounced);
     settle();
     assert_int_equal(seat_outcome(h), SEAT_DONE);
-    if (!slice_eq(buf_slice(&sc.out), slice_str(reply))) fail_msg("got %.*s\n  expected %s", (int)sc.out.len, sc.out.p, reply);
+    if (!slice_eq(buf_slice(&r.out), slice_str(reply))) fail_msg("got %.*s\n  expected %s", (int)r.out.len, r.out.p, reply);
 }
 
 #define SAY(group, reply, ...) \
@@ -267,11 +106,11 @@ static struct slice fetch(uint32_t group, const char *id, char use, const char *
     assert_false(h.bounced);
     settle();
     assert_int_equal(seat_outcome(&h), SEAT_DONE);
-    buf_add_byte(&sc.out, '\0');
-    assert_memory_equal(sc.out.p, "*2\r\n$16\r\n", 9);
-    memcpy(token, sc.out.p + 9, TXNCMD_TOKEN_BYTES);
+    buf_add_byte(&r.out, '\0');
+    assert_memory_equal(r.out.p, "*2\r\n$16\r\n", 9);
+    memcpy(token, r.out.p + 9, TXNCMD_TOKEN_BYTES);
     token[TXNCMD_TOKEN_BYTES] = 0;
-    const char *entry = next_line(sc.out.p + 9);
+    const char *entry = next_line(r.out.p + 9);
     long n = strtol(entry + 1, NULL, 10);
     return n < 0 ? SLICE("") : slice_of(next_line(entry), (size_t)n);
 }
@@ -311,7 +150,7 @@ static void half_fetch(struct half *h, const char *id)
 {
     *h = (struct half){.id = id};
     for (uint32_t g = A; g <= B; g++) {
-        h->key[g] = sc.keys[g][0];
+        h->key[g] = keys[g][0];
         fetch(g, id, 'w', h->key[g], h->token[g]);
         set_op(&h->ops[g], h->key[g], "new");
     }
@@ -337,15 +176,15 @@ struct sorted_ops {
 static void sort_op(void *ctx, uint16_t db, struct slice key, struct slice op)
 {
     struct sorted_ops *to = ctx;
-    const struct engine *e = sc.rig->engine;
+    const struct engine *e = r.rig->engine;
     txncmd_add_op(&to->ops[spaces_shard(route_map(&e->route), key, keyhash(key, e->route.seed))], op);
 }
 
 static void a_value_goes_from_one_group_to_another_and_nobody_sees_half_of_it(void **state)
 {
     char token[GROUPS_END][TXNCMD_TOKEN_BYTES + 1];
-    const char *from = sc.keys[A][0], *to = sc.keys[B][0];
-    struct scratch *scratch = scratch_new(sc.rig->engine);
+    const char *from = keys[A][0], *to = keys[B][0];
+    struct scratch *scratch = scratch_new(r.rig->engine);
     struct sorted_ops sorted = {0};
     struct buf reply = {0};
     SAY(A, ":3\r\n", "rpush %s x y z", from);
@@ -353,7 +192,7 @@ static void a_value_goes_from_one_group_to_another_and_nobody_sees_half_of_it(vo
     assert_true(scratch_put(scratch, fetch(A, "t1", 'w', from, token[A])));
     assert_true(scratch_put(scratch, fetch(B, "t1", 'w', to, token[B])));
     const struct slice argv[] = {SLICE("rename"), slice_str(from), slice_str(to)};
-    scratch_run(scratch, sc.w, &(struct scratch_request){.cmd = command_find(sc.rig->table, argv[0]), .argv = argv, .argc = 3, .resp = 2, .now_ms = sc.w->now_ms}, &reply);
+    scratch_run(scratch, r.w, &(struct scratch_request){.cmd = command_find(r.rig->table, argv[0]), .argv = argv, .argc = 3, .resp = 2, .now_ms = r.w->now_ms}, &reply);
     assert_true(slice_eq(buf_slice(&reply), SLICE("+OK\r\n")));
     scratch_ops(scratch, sort_op, &sorted);
     assert_true(sorted.ops[A].len && sorted.ops[B].len);
@@ -380,13 +219,13 @@ static void a_value_goes_from_one_group_to_another_and_nobody_sees_half_of_it(vo
 static void a_reservation_keeps_writers_out_and_lets_readers_pass(void **state)
 {
     char token[TXNCMD_TOKEN_BYTES + 1];
-    const char *key = sc.keys[A][0];
+    const char *key = keys[A][0];
     SAY(A, "+OK\r\n", "set %s v", key);
     fetch(A, "t1", 'r', key, token);
     SAY(A, "$1\r\nv\r\n", "get %s", key);
     BOUNCES(A, "set %s w", key);
-    BOUNCES(A, "mset %s w %s w", sc.keys[A][1], key);
-    SAY(A, "+OK\r\n", "set %s w", sc.keys[A][1]);
+    BOUNCES(A, "mset %s w %s w", keys[A][1], key);
+    SAY(A, "+OK\r\n", "set %s w", keys[A][1]);
     SAY(A, "+OK\r\n", "txn.drop t1");
     SAY(A, "+OK\r\n", "set %s w", key);
 }
@@ -394,7 +233,7 @@ static void a_reservation_keeps_writers_out_and_lets_readers_pass(void **state)
 static void transactions_that_only_read_a_key_share_it(void **state)
 {
     char first[TXNCMD_TOKEN_BYTES + 1], second[TXNCMD_TOKEN_BYTES + 1];
-    const char *key = sc.keys[A][0];
+    const char *key = keys[A][0];
     fetch(A, "t1", 'r', key, first);
     fetch(A, "t2", 'r', key, second);
     SAY(A, BUSY, "txn.fetch t3 1 0 w %s", key);
@@ -410,7 +249,7 @@ static void transactions_that_only_read_a_key_share_it(void **state)
 static void one_who_reads_keeps_only_writers_out_when_it_is_prepared(void **state)
 {
     char token[TXNCMD_TOKEN_BYTES + 1], other[TXNCMD_TOKEN_BYTES + 1];
-    const char *key = sc.keys[A][0];
+    const char *key = keys[A][0];
     SAY(A, "+OK\r\n", "set %s v", key);
     fetch(A, "t1", 'r', key, token);
     prepare(A, "t1", token, SLICE(""), "+OK\r\n");
@@ -425,7 +264,7 @@ static void one_who_reads_keeps_only_writers_out_when_it_is_prepared(void **stat
 static void a_fetch_has_all_of_its_keys_or_none(void **state)
 {
     char token[TXNCMD_TOKEN_BYTES + 1], text[128];
-    const char *key = sc.keys[A][0], *other = sc.keys[A][1];
+    const char *key = keys[A][0], *other = keys[A][1];
     fetch(A, "t1", 'w', key, token);
     SAY(A, BUSY, "txn.fetch t2 2 0 r %s 0 r %s", other, key);
     SAY(A, "+OK\r\n", "set %s v", other);
@@ -439,12 +278,12 @@ static void a_fetch_has_all_of_its_keys_or_none(void **state)
 static void whoever_changes_all_keys_waits_for_transactions_and_those_for_it(void **state)
 {
     char token[TXNCMD_TOKEN_BYTES + 1];
-    const char *key = sc.keys[A][0];
+    const char *key = keys[A][0];
     SAY(A, "+OK\r\n", "set %s v", key);
     fetch(A, "t1", 'r', key, token);
     SAY(A, "*2\r\n:1\r\n:1\r\n", "group.dbsize");
     BOUNCES(A, "group.flushall");
-    SAY(A, BUSY, "txn.fetch t2 1 0 r %s", sc.keys[A][1]); /* or its turn might never come */
+    SAY(A, BUSY, "txn.fetch t2 1 0 r %s", keys[A][1]); /* or its turn might never come */
     prepare(A, "t1", token, SLICE(""), "+OK\r\n");
     BOUNCES(A, "group.flushdb");
     SAY(A, "+OK\r\n", "txn.drop t1");
@@ -485,7 +324,7 @@ static void a_late_copy_of_a_fetch_renews_nothing(void **state)
 
 static void without_a_map_nobody_knows_whose_keys_they_are(void **state)
 {
-    struct route *route = &sc.rig->engine->route;
+    struct route *route = &r.rig->engine->route;
     const struct space_map *m = route_map(route);
     atomic_store(&route->map, NULL);
     struct hold h = ask(A, NULL, "txn.fetch t1 1 0 r k");
@@ -513,7 +352,7 @@ static void an_intent_outlives_leaders_and_readers_wait_for_its_fate(void **stat
     lead_anew(A);
     BOUNCES(A, "get %s", h.key[A]);
     BOUNCES(A, "set %s other", h.key[A]);
-    SAY(A, "$-1\r\n", "get %s", sc.keys[A][1]);
+    SAY(A, "$-1\r\n", "get %s", keys[A][1]);
     prepare(A, "t1", h.token[A], buf_slice(&h.ops[A]), "+OK\r\n"); /* it is */
     decide(B, "t1", h.token[B], buf_slice(&h.ops[B]), "+OK\r\n");
     lead_anew(B);
@@ -570,7 +409,7 @@ static void an_answer_about_a_fate_waits_until_it_is_committed(void **state)
 static void one_that_wrote_nothing_hears_whether_all_it_saw_was_held(void **state)
 {
     char token[GROUPS_END][TXNCMD_TOKEN_BYTES + 1];
-    for (uint32_t g = A; g <= B; g++) fetch(g, "t1", 'r', sc.keys[g][0], token[g]);
+    for (uint32_t g = A; g <= B; g++) fetch(g, "t1", 'r', keys[g][0], token[g]);
     lead_anew(A);
     SAY(A, GONE, "txn.done t1 %s", token[A]);
     SAY(B, "+OK\r\n", "txn.done t1 %s", token[B]);
@@ -582,14 +421,14 @@ static void one_that_wrote_nothing_hears_whether_all_it_saw_was_held(void **stat
 static void a_key_that_a_transaction_has_does_not_expire_under_it(void **state)
 {
     char token[TXNCMD_TOKEN_BYTES + 1];
-    const char *key = sc.keys[A][0], *free_key = sc.keys[A][1];
+    const char *key = keys[A][0], *free_key = keys[A][1];
     struct buf ops = {0}, op = {0};
     SAY(A, ":1\r\n", "sadd %s member", key);
     SAY(A, ":1\r\n", "pexpire %s 100", key);
     SAY(A, "+OK\r\n", "set %s v px 100", free_key);
     struct slice entry = fetch(A, "t1", 'w', key, token);
     assert_true(entry.n > 0);
-    sc.w->now_ms += 500;
+    r.w->now_ms += 500;
     SAY(A, ":1\r\n", "exists %s", key); /* the transaction has seen it, and may happen later than this */
     SAY(A, ":0\r\n", "exists %s", free_key);
     SAY(A, ":1\r\n", "rpush %s other-type", free_key); /* the one that nobody has is gone */
@@ -607,10 +446,10 @@ static void a_key_that_a_transaction_has_does_not_expire_under_it(void **state)
 static void a_key_that_expired_before_is_gone_when_it_is_fetched(void **state)
 {
     char token[TXNCMD_TOKEN_BYTES + 1];
-    const char *key = sc.keys[A][0];
+    const char *key = keys[A][0];
     SAY(A, "+OK\r\n", "set %s v px 100", key);
-    fetch(A, "other", 'r', sc.keys[A][1], token); /* something is reserved */
-    sc.w->now_ms += 500;
+    fetch(A, "other", 'r', keys[A][1], token); /* something is reserved */
+    r.w->now_ms += 500;
     assert_int_equal(fetch(A, "t1", 'w', key, token).n, 0);
     assert_int_equal(store_keys(store_of(A), 0), 0);
     SAY(A, "+OK\r\n", "txn.drop t1");
@@ -625,9 +464,9 @@ static void ops_of_others_keys_are_refused_and_nothing_is_done(void **state)
     struct buf ops = {0};
     char token[TXNCMD_TOKEN_BYTES + 1];
     half_fetch(&h, "t1");
-    fetch(B, "t1", 'r', sc.keys[B][1], token);
+    fetch(B, "t1", 'r', keys[B][1], token);
     set_op(&ops, h.key[B], "v");
-    set_op(&ops, sc.keys[B][1], "v"); /* that it only reads */
+    set_op(&ops, keys[B][1], "v"); /* that it only reads */
     decide(B, "t1", h.token[B], buf_slice(&ops), "-ERR the arguments of txn.decide make no sense\r\n");
     ops.len = 0;
     set_op(&ops, h.key[B], "v");
@@ -644,7 +483,7 @@ static void ops_of_others_keys_are_refused_and_nothing_is_done(void **state)
 static void an_op_that_does_not_fit_is_passed_over(void **state)
 {
     char token[TXNCMD_TOKEN_BYTES + 1];
-    const char *key = sc.keys[B][0];
+    const char *key = keys[B][0];
     struct buf ops = {0}, op = {0};
     SAY(B, "+OK\r\n", "set %s text", key);
     fetch(B, "t1", 'w', key, token);
@@ -661,10 +500,10 @@ static void of_a_key_that_is_only_replaced_a_stand_in_comes(void **state)
     static const char *const makes[] = {"set %s a-value", "rpush %s a b", "sadd %s a b", "zadd %s 1 a", "hset %s f v"};
     static const enum type types[] = {TYPE_STRING, TYPE_LIST, TYPE_SET, TYPE_ZSET, TYPE_HASH};
     char token[TXNCMD_TOKEN_BYTES + 1], text[64];
-    const char *key = sc.keys[A][0];
+    const char *key = keys[A][0];
     for (int i = 0; i < 5; i++) {
         struct dumpfile_entry e;
-        struct scratch *scratch = scratch_new(sc.rig->engine);
+        struct scratch *scratch = scratch_new(r.rig->engine);
         snprintf(text, sizeof text, makes[i], key);
         if (types[i] == TYPE_HASH) { /* the rig has no hashes of its own */
             store_apply(store_of(A), &(struct op){.kind = OP_HASH_SET, .key = slice_str(key), .items = (struct slice[]){SLICE("f"), SLICE("v")}, .n_items = 2}, NULL);
@@ -674,7 +513,7 @@ static void of_a_key_that_is_only_replaced_a_stand_in_comes(void **state)
         SAY(A, ":1\r\n", "pexpire %s 50000", key);
         struct slice raw = fetch(A, "t1", 'k', key, token);
         assert_int_equal(dumpfile_take_entry(raw, &e), raw.n);
-        assert_true(image_valid(e.image) && slice_eq(e.key, slice_str(key)) && e.expiry_ms == sc.w->now_ms + 50000);
+        assert_true(image_valid(e.image) && slice_eq(e.key, slice_str(key)) && e.expiry_ms == r.w->now_ms + 50000);
         assert_true(scratch_put(scratch, raw));
         scratch_free(scratch);
         SAY(A, "+OK\r\n", "txn.drop t1");
@@ -686,15 +525,15 @@ static void of_a_key_that_is_only_replaced_a_stand_in_comes(void **state)
 
 static void commands_of_one_group_run_as_one_if_what_was_watched_is_as_it_was(void **state)
 {
-    const char *a = sc.keys[A][0], *b = sc.keys[A][1];
+    const char *a = keys[A][0], *b = keys[A][1];
     char digest[TXNCMD_DIGEST_BYTES], text[256];
     SAY(A, "+OK\r\n", "set %s v", a);
     struct hold h;
     SAY(A, "$0\r\n\r\n", "txn.digest %s", b);
     snprintf(text, sizeof text, "txn.digest %s", a);
     assert_false(ask(A, NULL, text).bounced);
-    assert_int_equal(sc.out.len, 5 + 16 + 2);
-    memcpy(digest, sc.out.p + 5, sizeof digest);
+    assert_int_equal(r.out.len, 5 + 16 + 2);
+    memcpy(digest, r.out.p + 5, sizeof digest);
     const struct slice bytes[] = {slice_of(digest, sizeof digest), SLICE("")};
     snprintf(text, sizeof text, "txn.run 2 0 %s %%B 0 %s %%B 3 0 3 set %s w 0 2 get %s 1 2 exists %s", a, b, b, b, b);
     h = ask(A, bytes, text);
@@ -706,7 +545,7 @@ static void commands_of_one_group_run_as_one_if_what_was_watched_is_as_it_was(vo
     snprintf(text, sizeof text, "txn.run 0 2 0 2 get %s 0 2 ping x", a);
     h = ask(A, NULL, text);
     has_answer(&h, "-ERR a command that cannot be part of a transaction\r\n");
-    snprintf(text, sizeof text, "txn.run 0 2 0 2 del %s 0 2 get %s", a, sc.keys[B][0]);
+    snprintf(text, sizeof text, "txn.run 0 2 0 2 del %s 0 2 get %s", a, keys[B][0]);
     h = ask(A, NULL, text);
     has_answer(&h, "-TXNMOVED a key is not in this group, as far as it knows\r\n");
     SAY(A, "-ERR the arguments of txn.run make no sense\r\n", "txn.run 0 2 0 2 del %s 0 3 del", a);
@@ -716,7 +555,7 @@ static void commands_of_one_group_run_as_one_if_what_was_watched_is_as_it_was(vo
 static void they_wait_for_transactions_as_any_command_does(void **state)
 {
     char token[TXNCMD_TOKEN_BYTES + 1];
-    const char *key = sc.keys[A][0];
+    const char *key = keys[A][0];
     fetch(A, "t1", 'w', key, token);
     BOUNCES(A, "txn.run 0 1 0 3 set %s v", key);
     SAY(A, "*1\r\n$-1\r\n", "txn.run 0 1 0 2 get %s", key);
@@ -724,7 +563,7 @@ static void they_wait_for_transactions_as_any_command_does(void **state)
     prepare(A, "t1", token, SLICE(""), "+OK\r\n");
     BOUNCES(A, "txn.run 0 1 0 2 get %s", key);
     BOUNCES(A, "txn.digest %s", key);
-    BOUNCES(A, "txn.run 1 0 %s x 1 0 2 get %s", key, sc.keys[A][1]);
+    BOUNCES(A, "txn.run 1 0 %s x 1 0 2 get %s", key, keys[A][1]);
     SAY(A, "+OK\r\n", "txn.drop t1");
 }
 
@@ -742,14 +581,14 @@ static void take_digest(const char *key, char out[TXNCMD_DIGEST_BYTES])
     char text[64];
     snprintf(text, sizeof text, "txn.digest %s", key);
     assert_false(ask(A, NULL, text).bounced);
-    assert_int_equal(sc.out.len, 5 + TXNCMD_DIGEST_BYTES + 2);
-    memcpy(out, sc.out.p + 5, TXNCMD_DIGEST_BYTES);
+    assert_int_equal(r.out.len, 5 + TXNCMD_DIGEST_BYTES + 2);
+    memcpy(out, r.out.p + 5, TXNCMD_DIGEST_BYTES);
 }
 
 static void a_digest_tells_values_and_expiries_apart_but_not_the_order_of_members(void **state)
 {
     char digests[4][TXNCMD_DIGEST_BYTES];
-    const char *a = sc.keys[A][0], *b = sc.keys[A][1];
+    const char *a = keys[A][0], *b = keys[A][1];
     add_members(a, 0, 300);
     add_members(b, 299, -1);
     take_digest(a, digests[0]);
@@ -797,10 +636,10 @@ static void nonsense_is_refused(void **state)
     };
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         assert_false(ask(A, NULL, lines[i]).bounced);
-        assert_memory_equal(sc.out.p, "-ERR the arguments of txn.", 26);
+        assert_memory_equal(r.out.p, "-ERR the arguments of txn.", 26);
     }
     SAY(A, "-ERR that is no name of a transaction\r\n", "txn.ask a/b");
-    SAY(A, "-TXNMOVED a key is not in this group, as far as it knows\r\n", "txn.fetch t1 1 0 r %s", sc.keys[B][0]);
+    SAY(A, "-TXNMOVED a key is not in this group, as far as it knows\r\n", "txn.fetch t1 1 0 r %s", keys[B][0]);
     assert_false(intents_any(intents_of(A)));
 }
 
