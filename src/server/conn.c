@@ -9,10 +9,10 @@
 #include "base/check.h"
 #include "base/mem.h"
 #include "server/admit.h"
+#include "server/conn_own.h"
 #include "server/front.h"
 #include "server/relay.h"
 #include "server/snapcmd.h"
-#include "server/stats.h"
 #include "server/subscribe.h"
 #include "server/transactions.h"
 #include "server/wide.h"
@@ -109,27 +109,6 @@ static void unlink_conn(struct conn *c)
 
 bool conn_idle(const struct conn *c) { return !c->away && !c->waiter && !c->batch && !c->held && !stream_unsent(&c->stream); }
 
-/* Other threads look at the waiter under the lock (CLIENT UNBLOCK). */
-static void show_waiter(struct conn *c, struct waiter *wt)
-{
-    pthread_mutex_lock(&c->front->lock);
-    c->waiter = wt;
-    pthread_mutex_unlock(&c->front->lock);
-}
-
-/* False: an attempt to serve it is under way. */
-static bool cancel_wait(struct conn *c)
-{
-    struct waiter *wt = c->waiter;
-    show_waiter(c, NULL); /* first: once cancelled it may be gone */
-    if (!wait_cancel(&c->front->worker, wt)) {
-        show_waiter(c, wt);
-        return false;
-    }
-    atomic_fetch_sub(&server_of(c)->blocked, 1);
-    return true;
-}
-
 void conn_close(struct conn *c)
 {
     struct front *f = c->front;
@@ -141,7 +120,7 @@ void conn_close(struct conn *c)
         stream_read(f->loop, &c->stream, false);
         return;
     }
-    if (c->waiter && !cancel_wait(c)) { /* being served right now */
+    if (c->waiter && !conn_cancel_wait(c)) { /* being served right now */
         front_set_timer(f, c, f->worker.now_ms + 1);
         return;
     }
@@ -233,7 +212,6 @@ static size_t parse_into(struct conn *c, struct batch *b, char *p, size_t n)
     return done;
 }
 
-static void served(struct worker *w, struct waiter *wt);
 static void came_home(struct worker *w, struct task *t);
 
 static struct batch *open_batch(struct conn *c)
@@ -241,7 +219,7 @@ static struct batch *open_batch(struct conn *c)
     struct batch *b = front_batch(c->front);
     b->task.home = c->front->worker.id;
     b->task.session = c;
-    b->task.served = served;
+    b->task.served = conn_served;
     return b;
 }
 
@@ -360,8 +338,7 @@ static bool is_used_up(const struct conn *c)
 /* Confirmations of subscriptions are messages, not replies. */
 static bool answers_by_message(const struct command *cmd) { return (cmd->flags & (CMD_PUBSUB | CMD_IN_SUBSCRIBE)) == (CMD_PUBSUB | CMD_IN_SUBSCRIBE); }
 
-/* CLIENT REPLY: what stands in the output from `from` on is a command's whole reply; keeps it or not. cmd is NULL if it did not run. */
-static void settle_reply(struct conn *c, const struct command *cmd, size_t from)
+void conn_settle_reply(struct conn *c, const struct command *cmd, size_t from)
 {
     if (likely(c->reply_mode == REPLY_ON)) return;
     if (c->reply_mode != REPLY_SKIP_NEXT && !(cmd && answers_by_message(cmd))) c->out.len = from;
@@ -369,46 +346,10 @@ static void settle_reply(struct conn *c, const struct command *cmd, size_t from)
     else if (c->reply_mode == REPLY_SKIP_NEXT) c->reply_mode = REPLY_SKIP;
 }
 
-static void note_epoch(struct conn *c, const struct task *t)
+void conn_note_epoch(struct conn *c, const struct task *t)
 {
     if (t->epoch > c->epoch) c->epoch = t->epoch;
     if (t->seen > c->seen) c->seen = t->seen;
-}
-
-/* The command before pos waits for a key. */
-static void start_waiting(struct conn *c, struct waiter *wt)
-{
-    c->batch->task.blocked = NULL;
-    if (wt->came_early) { /* served while the task was still on its way home */
-        buf_add(&c->out, wt->answer.p, wt->answer.len);
-        note_epoch(c, &wt->task);
-        wait_free(wt);
-        return;
-    }
-    show_waiter(c, wt);
-    atomic_fetch_add(&server_of(c)->blocked, 1);
-    if (wt->timeout_ms) front_set_timer(c->front, c, c->front->worker.now_ms + wt->timeout_ms + 1); /* now_ms is rounded down: never early */
-}
-
-static void served(struct worker *w, struct waiter *wt)
-{
-    struct conn *c = wt->task.session;
-    if (!c->waiter) {
-        wt->came_early = true;
-        return;
-    }
-    CHECK(c->waiter == wt);
-    show_waiter(c, NULL);
-    atomic_fetch_sub(&server_of(c)->blocked, 1);
-    front_set_timer(c->front, c, 0);
-    loop_buffer(c->front->loop, &c->out);
-    size_t from = c->out.len;
-    buf_add(&c->out, wt->answer.p, wt->answer.len);
-    settle_reply(c, NULL, from);
-    note_epoch(c, &wt->task);
-    wait_free(wt);
-    if (c->closing) conn_close(c);
-    else front_ready(c->front, c);
 }
 
 void conn_prepare_task(struct conn *c, uint32_t end)
@@ -432,8 +373,8 @@ static bool run_task(struct conn *c, uint32_t end)
     c->away = true;
     if (!task_start(&c->front->worker, t) || unlikely(c->errand)) return false;
     c->away = false;
-    note_epoch(c, t);
-    if (unlikely(t->blocked)) start_waiting(c, t->blocked);
+    conn_note_epoch(c, t);
+    if (unlikely(t->blocked)) conn_start_waiting(c, t->blocked);
     return true;
 }
 
@@ -447,9 +388,9 @@ static void came_home(struct worker *w, struct task *t)
 {
     struct conn *c = t->session;
     c->away = false;
-    if (t->blocked) start_waiting(c, t->blocked);
-    if (!c->waiter) settle_reply(c, NULL, c->reply_from);
-    note_epoch(c, t);
+    if (t->blocked) conn_start_waiting(c, t->blocked);
+    if (!c->waiter) conn_settle_reply(c, NULL, c->reply_from);
+    conn_note_epoch(c, t);
     take_pushes(c);
     if (c->closing) conn_close(c);
     else front_ready(front_of(w), c);
@@ -459,7 +400,7 @@ static void came_home(struct worker *w, struct task *t)
 static void come_back(struct conn *c)
 {
     c->away = false;
-    settle_reply(c, NULL, c->reply_from);
+    conn_settle_reply(c, NULL, c->reply_from);
     take_pushes(c);
     if (c->closing) conn_close(c);
     else front_ready(c->front, c);
@@ -534,7 +475,7 @@ static bool run_some(struct conn *c)
         if (!run_requests(c, t->pos + n)) return false;
     }
     if (c->waiter) return false;
-    settle_reply(c, last, c->reply_from);
+    conn_settle_reply(c, last, c->reply_from);
     return !c->close_after_reply && !c->paused;
 }
 
@@ -698,62 +639,4 @@ bool conn_check_limits(struct conn *c, int64_t now_ms)
     atomic_fetch_add(&server_of(c)->connections_closed_by_limit, 1);
     conn_close(c);
     return false;
-}
-
-/* ---- the end of a wait */
-
-static void answer_timeout(struct conn *c, const struct command *cmd)
-{
-    struct reply r = {.out = &c->out, .resp = c->resp};
-    if (strcmp(cmd->name, "blmove") == 0 || strcmp(cmd->name, "brpoplpush") == 0) reply_null(&r);
-    else if (strcmp(cmd->name, "wait") == 0) reply_int(&r, 0);
-    else reply_null_array(&r);
-}
-
-static const struct command *waiting_command(const struct conn *c) { return c->waiter->task.requests[0].cmd; }
-
-void conn_add_unserved(struct conn *c, const struct command *cmd)
-{
-    size_t from = c->out.len;
-    if (cmd) {
-        answer_timeout(c, cmd);
-    } else {
-        struct reply r = {.out = &c->out, .resp = c->resp};
-        reply_error(&r, "UNBLOCKED client unblocked via CLIENT UNBLOCK");
-        stats_note_error(server_of(c), &c->front->worker, slice_of(c->out.p + from, c->out.len - from));
-    }
-}
-
-/* The wait is over without a key; cmd is NULL if the answer is an error. */
-static void answer_unserved(struct conn *c, const struct command *cmd)
-{
-    front_set_timer(c->front, c, 0);
-    loop_buffer(c->front->loop, &c->out);
-    size_t from = c->out.len;
-    conn_add_unserved(c, cmd);
-    settle_reply(c, NULL, from);
-    front_ready(c->front, c);
-}
-
-void conn_timeout(struct conn *c)
-{
-    if (c->closing) {
-        conn_close(c);
-        return;
-    }
-    if (c->wait) relay_wait_timeout(c);
-    if (!c->waiter) return;
-    const struct command *cmd = waiting_command(c);
-    if (cancel_wait(c)) answer_unserved(c, cmd);
-    else front_set_timer(c->front, c, c->front->worker.now_ms + 1);
-}
-
-void conn_unblock(struct conn *c, bool with_error)
-{
-    struct waiter *wt = c->waiter;
-    const struct command *cmd = with_error ? NULL : waiting_command(c);
-    show_waiter(c, NULL);
-    wait_cancel_claimed(&c->front->worker, wt);
-    atomic_fetch_sub(&server_of(c)->blocked, 1);
-    answer_unserved(c, cmd);
 }
