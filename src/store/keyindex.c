@@ -1,39 +1,16 @@
-#include "store/keyindex.h"
-
-#include <string.h>
-
+/* Changes of the tree: adding, removing, replacing; and its check. */
 #include "base/check.h"
-#include "base/prefetch.h"
 #include "store/arena.h"
 #include "store/body.h"
-#include "store/entry.h"
+#include "store/keyindex_own.h"
 
 enum {
-    LEAF_MAX = 61,
-    INNER_MAX = 51,
     LEAF_MERGE = 48, /* neighbours that fit together in this many become one */
     INNER_MERGE = 40,
     SPILL_MIN = 8,   /* a neighbour with room for this many takes entries of a full leaf */
-    SPILL_MAX = LEAF_MAX - LEAF_MERGE, /* which keeps so many that K4 holds towards its other neighbour, too */
+    SPILL_MAX = KEYINDEX_LEAF_MAX - LEAF_MERGE, /* which keeps so many that K4 holds towards its other neighbour, too */
     HEIGHT_MAX = 16, /* by K4 each level multiplies the number of nodes by more than 20 */
 };
-
-struct leaf {
-    _Alignas(64) uint32_t n;
-    struct leaf *prev, *next;
-    struct entry *item[LEAF_MAX];
-};
-
-struct inner {
-    _Alignas(64) uint32_t n;
-    uint64_t head[INNER_MAX]; /* head and item: of the first entry below each child */
-    struct entry *item[INNER_MAX];
-    void *kid[INNER_MAX];
-    uint64_t count[INNER_MAX];
-    uint64_t bytes[INNER_MAX];
-};
-
-_Static_assert(sizeof(struct leaf) == 512 && sizeof(struct inner) == 2048, "nodes fill whole cache lines");
 
 /* The way from the root to a leaf: inner nodes, and which child was taken in each. */
 struct path {
@@ -49,69 +26,7 @@ struct kid {
     uint64_t count, bytes;
 };
 
-/* A key that is looked for. An entry at `alias` has this key and is not touched: it may be gone. */
-struct sought {
-    struct slice key;
-    uint64_t head;
-    const struct entry *alias;
-};
-
 size_t keyindex_entry_bytes(const struct entry *e) { return arena_round(entry_bytes(e)) + body_bytes(e); }
-
-/* ---- keys */
-
-static bool has_prefix(const struct keyindex *k, struct slice key)
-{
-    return key.n >= k->prefix.n && slice_eq(slice_of(key.p, k->prefix.n), k->prefix);
-}
-
-/* The eight bytes behind the prefix as a number, zeros behind the key's end. Different heads are in the order of their keys; equal ones say nothing. */
-static uint64_t head_of(const struct keyindex *k, struct slice key)
-{
-    unsigned char bytes[8] = {0};
-    size_t n = key.n - k->prefix.n;
-    memcpy(bytes, key.p + k->prefix.n, n < 8 ? n : 8);
-    uint64_t head;
-    memcpy(&head, bytes, 8);
-    return __builtin_bswap64(head);
-}
-
-/* A bound without the prefix lies before all keys or behind them, and so does the head that it gets. */
-static struct sought seek_for(const struct keyindex *k, struct slice key, const struct entry *alias)
-{
-    struct sought s = {.key = key, .alias = alias};
-    if (has_prefix(k, key)) s.head = head_of(k, key);
-    else s.head = slice_cmp(key, k->prefix) < 0 ? 0 : UINT64_MAX;
-    return s;
-}
-
-static int compare(const struct entry *e, const struct sought *s) { return e == s->alias ? 0 : slice_cmp(entry_key(e), s->key); }
-
-/* How many of n ascending heads are below `bound` (or equal, with or_equal). Free of branches that depend on the heads. */
-static unsigned heads_below(const uint64_t *head, unsigned n, uint64_t bound, bool or_equal)
-{
-    const uint64_t *base = head;
-    if (n == 0) return 0;
-    while (n > 1) {
-        unsigned half = n / 2;
-        uint64_t h = base[half - 1];
-        base += (h < bound) | (or_equal & (h == bound)) ? half : 0;
-        n -= half;
-    }
-    return (unsigned)(base - head) + ((*base < bound) | (or_equal & (*base == bound)));
-}
-
-/* How many of n ascending entries stand before the key (or are it, with or_equal). */
-static unsigned items_below(struct entry *const *item, unsigned n, const struct sought *s, bool or_equal)
-{
-    unsigned low = 0;
-    while (low < n) {
-        unsigned mid = (low + n) / 2;
-        if (compare(item[mid], s) < or_equal) low = mid + 1;
-        else n = mid;
-    }
-    return low;
-}
 
 /* ---- nodes */
 
@@ -127,17 +42,9 @@ static void node_release(struct keyindex *k, void *node, size_t bytes)
     arena_release(k->arena, node, bytes);
 }
 
-static uint64_t bytes_of(struct entry *const *item, unsigned n)
-{
-    uint64_t bytes = 0;
-    for (unsigned i = 0; i < n; i++) prefetch_line(item[i]);
-    for (unsigned i = 0; i < n; i++) bytes += keyindex_entry_bytes(item[i]);
-    return bytes;
-}
-
 static struct kid leaf_kid(const struct keyindex *k, struct leaf *l)
 {
-    return (struct kid){l, head_of(k, entry_key(l->item[0])), l->item[0], l->n, bytes_of(l->item, l->n)};
+    return (struct kid){l, keyindex_head(k, entry_key(l->item[0])), l->item[0], l->n, keyindex_sum_bytes(l->item, l->n)};
 }
 
 static struct kid inner_kid(struct inner *in)
@@ -203,26 +110,10 @@ static void set_first(const struct keyindex *k, struct inner *in, unsigned at, s
 {
     if (in->item[at] == first) return;
     in->item[at] = first;
-    in->head[at] = head_of(k, entry_key(first));
+    in->head[at] = keyindex_head(k, entry_key(first));
 }
 
 /* ---- searching */
-
-/* The child in which the key lies, or would: the last one whose first entry stands before it (or is it, with or_equal). */
-static unsigned inner_search(const struct inner *in, const struct sought *s, bool or_equal)
-{
-    unsigned low = heads_below(in->head, in->n, s->head, false);
-    if (low < in->n && in->head[low] == s->head) {
-        unsigned ties = heads_below(in->head + low, in->n - low, s->head, true);
-        low += items_below(in->item + low, ties, s, or_equal);
-    }
-    return low ? low - 1 : 0;
-}
-
-static void prefetch_node(const void *node)
-{
-    for (size_t line = 0; line < sizeof(struct leaf); line += 64) prefetch_line((const char *)node + line);
-}
 
 /* To the leaf that has the key, or into which it would go. */
 static struct leaf *descend(const struct keyindex *k, const struct sought *s, struct path *p)
@@ -231,40 +122,11 @@ static struct leaf *descend(const struct keyindex *k, const struct sought *s, st
     for (unsigned level = 0; level < k->height; level++) {
         struct inner *in = node;
         p->node[level] = in;
-        p->at[level] = inner_search(in, s, true);
+        p->at[level] = keyindex_child(in, s, true);
         node = in->kid[p->at[level]];
-        prefetch_node(node);
+        keyindex_prefetch(node);
     }
     return node;
-}
-
-/* How many entries, and bytes if asked for, stand before the key. */
-struct before {
-    uint64_t count, bytes;
-    struct keyindex_at at; /* of the first entry that does not; at the leaf's end it is the next leaf's first one */
-};
-
-static struct before before_key(const struct keyindex *k, struct slice key, bool want_bytes)
-{
-    struct before b = {0};
-    if (!k->root) return b;
-    struct sought s = seek_for(k, key, NULL);
-    const void *node = k->root;
-    for (unsigned level = 0; level < k->height; level++) {
-        const struct inner *in = node;
-        unsigned at = inner_search(in, &s, false);
-        node = in->kid[at];
-        prefetch_node(node);
-        for (unsigned i = 0; i < at; i++) {
-            b.count += in->count[i];
-            b.bytes += in->bytes[i];
-        }
-    }
-    const struct leaf *l = node;
-    b.at = (struct keyindex_at){l, items_below(l->item, l->n, &s, false)};
-    b.count += b.at.at;
-    if (want_bytes) b.bytes += bytes_of(l->item, b.at.at);
-    return b;
 }
 
 /* ---- adding */
@@ -290,7 +152,7 @@ static struct leaf *leaf_split(struct keyindex *k, struct leaf *l, unsigned cut)
 static void leaf_spill(const struct keyindex *k, struct inner *in, unsigned i, unsigned n, bool back)
 {
     struct leaf *l = in->kid[i], *r = in->kid[i + 1];
-    uint64_t bytes = bytes_of(back ? r->item : l->item + l->n - n, n);
+    uint64_t bytes = keyindex_sum_bytes(back ? r->item : l->item + l->n - n, n);
     if (back) {
         leaf_move(l, l->n, r, 0, n);
         leaf_move(r, 0, r, n, r->n - n);
@@ -316,7 +178,7 @@ static bool make_room(const struct keyindex *k, const struct path *p)
     if (k->height == 0) return false;
     struct inner *in = p->node[k->height - 1];
     unsigned i = p->at[k->height - 1];
-    uint64_t room_before = i > 0 ? LEAF_MAX - in->count[i - 1] : 0, room_behind = i + 1 < in->n ? LEAF_MAX - in->count[i + 1] : 0;
+    uint64_t room_before = i > 0 ? KEYINDEX_LEAF_MAX - in->count[i - 1] : 0, room_behind = i + 1 < in->n ? KEYINDEX_LEAF_MAX - in->count[i + 1] : 0;
     if (room_before < SPILL_MIN && room_behind < SPILL_MIN) return false;
     if (room_before > room_behind) leaf_spill(k, in, i - 1, spilled(room_before), true);
     else leaf_spill(k, in, i, spilled(room_behind), false);
@@ -326,11 +188,11 @@ static bool make_room(const struct keyindex *k, const struct path *p)
 /* Puts the entry at `at` of a leaf; gives the leaf that had to be made behind it, if any. */
 static struct leaf *leaf_insert(struct keyindex *k, struct leaf *l, unsigned at, struct entry *e, enum edge edge)
 {
-    if (l->n < LEAF_MAX) {
+    if (l->n < KEYINDEX_LEAF_MAX) {
         leaf_put(l, at, e);
         return NULL;
     }
-    unsigned cut = edge == EDGE_LAST ? LEAF_MAX : edge == EDGE_FIRST ? 0 : LEAF_MAX / 2;
+    unsigned cut = edge == EDGE_LAST ? KEYINDEX_LEAF_MAX : edge == EDGE_FIRST ? 0 : KEYINDEX_LEAF_MAX / 2;
     struct leaf *right = leaf_split(k, l, cut);
     if (at > cut || edge == EDGE_LAST) leaf_put(right, at - cut, e);
     else leaf_put(l, at, e);
@@ -340,11 +202,11 @@ static struct leaf *leaf_insert(struct keyindex *k, struct leaf *l, unsigned at,
 /* Puts a child at `at` > 0 of an inner node; gives the node that had to be made behind it, if any. */
 static struct inner *inner_insert(struct keyindex *k, struct inner *in, unsigned at, struct kid kid, enum edge edge)
 {
-    if (in->n < INNER_MAX) {
+    if (in->n < KEYINDEX_INNER_MAX) {
         inner_put(in, at, kid);
         return NULL;
     }
-    unsigned cut = edge == EDGE_LAST ? INNER_MAX : edge == EDGE_FIRST ? 1 : INNER_MAX / 2;
+    unsigned cut = edge == EDGE_LAST ? KEYINDEX_INNER_MAX : edge == EDGE_FIRST ? 1 : KEYINDEX_INNER_MAX / 2;
     struct inner *right = node_new(k, sizeof *right);
     inner_move(right, 0, in, cut, in->n - cut);
     right->n = in->n - cut;
@@ -360,7 +222,7 @@ static void root_grow(struct keyindex *k, struct entry *first, struct kid right)
     CHECK(k->height < HEIGHT_MAX);
     struct inner *in = node_new(k, sizeof *in);
     in->n = 2;
-    inner_set(in, 0, (struct kid){k->root, head_of(k, entry_key(first)), first, k->count - right.count, k->bytes - right.bytes});
+    inner_set(in, 0, (struct kid){k->root, keyindex_head(k, entry_key(first)), first, k->count - right.count, k->bytes - right.bytes});
     inner_set(in, 1, right);
     k->root = in;
     k->height++;
@@ -368,17 +230,17 @@ static void root_grow(struct keyindex *k, struct entry *first, struct kid right)
 
 void keyindex_add(struct keyindex *k, struct entry *e)
 {
-    CHECK(has_prefix(k, entry_key(e)));
-    struct sought s = seek_for(k, entry_key(e), NULL);
+    CHECK(keyindex_has_prefix(k, entry_key(e)));
+    struct sought s = keyindex_sought(k, entry_key(e), NULL);
     struct path p;
     uint64_t bytes = keyindex_entry_bytes(e);
     if (!k->root) k->root = node_new(k, sizeof(struct leaf));
     struct leaf *l = descend(k, &s, &p);
-    unsigned at = items_below(l->item, l->n, &s, true);
+    unsigned at = keyindex_items_below(l->item, l->n, &s, true);
     enum edge edge = at == l->n && !l->next ? EDGE_LAST : at == 0 && !l->prev ? EDGE_FIRST : EDGE_NONE;
-    if (l->n == LEAF_MAX && edge == EDGE_NONE && make_room(k, &p)) {
+    if (l->n == KEYINDEX_LEAF_MAX && edge == EDGE_NONE && make_room(k, &p)) {
         l = descend(k, &s, &p);
-        at = items_below(l->item, l->n, &s, true);
+        at = keyindex_items_below(l->item, l->n, &s, true);
     }
     struct leaf *made = leaf_insert(k, l, at, e, edge);
     k->count++;
@@ -475,9 +337,9 @@ static void root_shrink(struct keyindex *k)
 static struct leaf *find_entry(const struct keyindex *k, struct slice key, const struct entry *e, struct path *p, unsigned *at)
 {
     CHECK(k->count > 0);
-    struct sought s = seek_for(k, key, e);
+    struct sought s = keyindex_sought(k, key, e);
     struct leaf *l = descend(k, &s, p);
-    unsigned behind = items_below(l->item, l->n, &s, true);
+    unsigned behind = keyindex_items_below(l->item, l->n, &s, true);
     CHECK(behind > 0 && l->item[behind - 1] == e);
     *at = behind - 1;
     return l;
@@ -544,112 +406,6 @@ void keyindex_fini(struct keyindex *k)
     keyindex_init(k, k->arena, k->prefix);
 }
 
-/* ---- walks */
-
-static struct entry *nowhere(struct keyindex_at *at)
-{
-    *at = (struct keyindex_at){0};
-    return NULL;
-}
-
-static struct entry *entry_at(const struct keyindex_at *at) { return ((const struct leaf *)at->leaf)->item[at->at]; }
-
-struct entry *keyindex_seek(const struct keyindex *k, struct slice key, struct keyindex_at *at)
-{
-    *at = before_key(k, key, false).at;
-    const struct leaf *l = at->leaf;
-    if (l && at->at == l->n) *at = (struct keyindex_at){l->next, 0};
-    return at->leaf ? entry_at(at) : nowhere(at);
-}
-
-struct entry *keyindex_before(const struct keyindex *k, struct slice key, struct keyindex_at *at)
-{
-    *at = before_key(k, key, false).at;
-    return at->leaf ? keyindex_prev(at) : nowhere(at);
-}
-
-struct entry *keyindex_nth(const struct keyindex *k, uint64_t n, struct keyindex_at *at)
-{
-    if (n >= k->count) return nowhere(at);
-    const void *node = k->root;
-    for (unsigned level = 0; level < k->height; level++) {
-        const struct inner *in = node;
-        unsigned i = 0;
-        while (n >= in->count[i]) n -= in->count[i++];
-        node = in->kid[i];
-    }
-    *at = (struct keyindex_at){node, (unsigned)n};
-    return entry_at(at);
-}
-
-struct entry *keyindex_last(const struct keyindex *k, struct keyindex_at *at)
-{
-    return k->count ? keyindex_nth(k, k->count - 1, at) : nowhere(at);
-}
-
-struct entry *keyindex_next(struct keyindex_at *at)
-{
-    const struct leaf *l = at->leaf;
-    if (!l) return NULL;
-    if (++at->at == l->n) *at = (struct keyindex_at){l->next, 0};
-    return at->leaf ? entry_at(at) : nowhere(at);
-}
-
-struct entry *keyindex_prev(struct keyindex_at *at)
-{
-    const struct leaf *l = at->leaf;
-    if (!l) return NULL;
-    if (at->at == 0) *at = (struct keyindex_at){l->prev, l->prev ? l->prev->n : 0};
-    if (!at->leaf) return nowhere(at);
-    at->at--;
-    return entry_at(at);
-}
-
-/* ---- sums */
-
-uint64_t keyindex_count(const struct keyindex *k, struct slice start, const struct slice *end)
-{
-    uint64_t first = start.n ? before_key(k, start, false).count : 0, last = end ? before_key(k, *end, false).count : k->count;
-    return last > first ? last - first : 0;
-}
-
-uint64_t keyindex_bytes(const struct keyindex *k, struct slice start, const struct slice *end)
-{
-    uint64_t first = start.n ? before_key(k, start, true).bytes : 0, last = end ? before_key(k, *end, true).bytes : k->bytes;
-    return last > first ? last - first : 0;
-}
-
-/* The first entry with at least so many bytes of the whole tree before it. NULL: there is none. */
-static struct entry *at_bytes(const struct keyindex *k, uint64_t bytes)
-{
-    if (bytes >= k->bytes) return NULL;
-    const void *node = k->root;
-    for (unsigned level = 0; level < k->height; level++) {
-        const struct inner *in = node;
-        unsigned i = 0;
-        while (bytes >= in->bytes[i]) bytes -= in->bytes[i++];
-        node = in->kid[i];
-    }
-    const struct leaf *l = node;
-    struct keyindex_at at = {l, 0};
-    for (size_t here; bytes >= (here = keyindex_entry_bytes(l->item[at.at])); at.at++) bytes -= here;
-    return bytes ? keyindex_next(&at) : entry_at(&at); /* the byte lies within this entry, or it is its first one */
-}
-
-struct entry *keyindex_at_bytes(const struct keyindex *k, struct slice start, const struct slice *end, uint64_t bytes)
-{
-    struct keyindex_at at;
-    struct entry *last = end ? keyindex_before(k, *end, &at) : keyindex_last(k, &at);
-    if (!last || slice_cmp(entry_key(last), start) < 0) return NULL;
-    struct entry *e = at_bytes(k, before_key(k, start, true).bytes + bytes);
-    return e && slice_cmp(entry_key(e), entry_key(last)) < 0 ? e : last;
-}
-
-struct entry *keyindex_median(const struct keyindex *k, struct slice start, const struct slice *end)
-{
-    return keyindex_at_bytes(k, start, end, keyindex_bytes(k, start, end) / 2);
-}
-
 /* ---- for tests */
 
 struct check {
@@ -661,10 +417,10 @@ struct check {
 
 static struct kid check_leaf(struct check *c, struct leaf *l)
 {
-    CHECK(l->n > 0 && l->n <= LEAF_MAX);
+    CHECK(l->n > 0 && l->n <= KEYINDEX_LEAF_MAX);
     CHECK(l->prev == c->last_leaf && (!c->last_leaf || c->last_leaf->next == l));
     for (unsigned i = 0; i < l->n; i++) {
-        CHECK(has_prefix(c->k, entry_key(l->item[i])));
+        CHECK(keyindex_has_prefix(c->k, entry_key(l->item[i])));
         CHECK(!c->item || slice_cmp(entry_key(c->item), entry_key(l->item[i])) < 0);
         c->item = l->item[i];
     }
@@ -677,7 +433,7 @@ static struct kid check_below(struct check *c, void *node, unsigned height)
 {
     if (height == 0) return check_leaf(c, node);
     struct inner *in = node;
-    CHECK(in->n > 0 && in->n <= INNER_MAX);
+    CHECK(in->n > 0 && in->n <= KEYINDEX_INNER_MAX);
     for (unsigned i = 0; i < in->n; i++) {
         struct kid kid = check_below(c, in->kid[i], height - 1);
         CHECK(kid.count == in->count[i] && kid.bytes == in->bytes[i] && kid.item == in->item[i] && kid.head == in->head[i]);
