@@ -4,15 +4,19 @@
 #include "base/le.h"
 #include "base/mem.h"
 #include "base/num.h"
+#include "cluster/carrygive.h"
 #include "cluster/carrylocks.h"
+#include "cluster/carrypieces.h"
 #include "cluster/carryslice.h"
 #include "cluster/intents.h"
 #include "cluster/txnargs.h"
 #include "dump/dumpfile.h"
+#include "log/opcode.h"
 #include "route/spacelock.h"
 #include "shard/engine.h"
 #include "shard/seating.h"
 #include "shard/topology.h"
+#include "store/chill.h"
 #include "store/image.h"
 
 /* ---- what a command stands before */
@@ -258,7 +262,6 @@ static void measure(struct call *c, uint64_t keys, uint64_t bytes)
     struct holding_bound end = {0};
     if (!is_source(c)) reply_bound(c->x, carryslice_last());
     else if (!is_ordered(c)) answer_unordered(c->x);
-    else if (carryslice_first_bytes(&rest) > CARRYCMD_KEY_BYTES) reply_error(&c->x->out, "CARRYLARGE the next key's value is too large to be carried");
     else reply_bound(c->x, carryslice_measure(&rest, keys, bytes, &end.key) ? end : carryslice_last());
 }
 
@@ -284,68 +287,6 @@ static void drop_given_out(struct call *c, bool ordered)
 
 /* ---- carry.freeze */
 
-struct target {
-    uint32_t group, n;
-    struct buf entries; /* replies */
-};
-
-struct giving {
-    struct target *targets; /* ascending by group */
-    uint32_t n;
-};
-
-/* The groups of the new side, but this one. */
-static void find_targets(const struct call *c, struct giving *g)
-{
-    struct holding_plan only_new = c->op.plan;
-    uint32_t n;
-    only_new.old_side = (struct holding_side){0};
-    uint32_t *groups = holding_plan_groups(&only_new, c->map, &n);
-    *g = (struct giving){.targets = mem_zalloc(n * sizeof *g->targets)};
-    for (uint32_t i = 0; i < n; i++)
-        if (groups[i] != c->group) g->targets[g->n++].group = groups[i];
-    mem_free(groups);
-}
-
-static struct target *target_of(const struct giving *g, uint32_t group)
-{
-    uint32_t low = 0, high = g->n;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (g->targets[middle].group < group) low = middle + 1;
-        else high = middle;
-    }
-    CHECK(low < g->n && g->targets[low].group == group);
-    return &g->targets[low];
-}
-
-static void give(void *ctx, uint32_t to, uint16_t db, const struct entry *e)
-{
-    struct target *t = target_of(ctx, to);
-    struct buf raw = {0};
-    dumpfile_add_entry(&raw, db, e);
-    reply_bulk(&(struct reply){&t->entries, 2}, buf_slice(&raw));
-    t->n++;
-    buf_fini(&raw);
-}
-
-static void reply_given_out(const struct call *c, const struct carryslice *s, struct slice locks)
-{
-    struct giving g;
-    find_targets(c, &g);
-    carryslice_each_leaving(s, give, &g);
-    reply_array(&c->x->out, g.n);
-    for (uint32_t i = 0; i < g.n; i++) {
-        reply_array(&c->x->out, 3);
-        reply_int(&c->x->out, g.targets[i].group);
-        reply_array(&c->x->out, g.targets[i].n);
-        buf_add_slice(c->x->out.out, buf_slice(&g.targets[i].entries));
-        reply_bulk(&c->x->out, locks);
-        buf_fini(&g.targets[i].entries);
-    }
-    mem_free(g.targets);
-}
-
 static bool is_leaving(void *ctx, struct slice key) { return carryslice_has(ctx, key); }
 static bool are_some_leaving(void *ctx, const struct intentspan *span) { return carryslice_has_some(ctx, span); }
 
@@ -354,13 +295,12 @@ static bool may_freeze(const struct call *c, const struct carryslice *s)
 {
     const struct intents_leaving leaving = {(void *)s, is_leaving, are_some_leaving};
     if (is_target(c) && holding_bound_cmp(c->op.low, c->op.high) < 0) return reply_error(&c->x->out, "ERR what was given out before has not been taken here"), false;
-    if (carryslice_leaving_bytes(s) > CARRYCMD_SLICE_BYTES) return reply_error(&c->x->out, "CARRYLARGE a value is too large to be carried"), false;
     if (holding_is_paused(c->holding, (uint64_t)c->store->now_ms)) return reply_error(&c->x->out, "CARRYBUSY a command over all keys waits"), false;
     if (intents_make_way(intents_of(c), &leaving)) return true;
     return reply_error(&c->x->out, "CARRYBUSY a transaction has keys of the slice"), false;
 }
 
-static void freeze(struct call *c, struct holding_bound bound)
+static void freeze(struct call *c, struct holding_bound bound, uint64_t bytes)
 {
     struct carryslice s = slice_from(c, c->op.high, bound);
     struct buf locks = {0};
@@ -370,17 +310,17 @@ static void freeze(struct call *c, struct holding_bound bound)
     save(c);
     c->x->ops += carrylocks_give(&locks, &s, c->holding, &c->op);
     carryslice_tell_interested(&s);
-    reply_given_out(c, &s, buf_slice(&locks));
+    carrygive_reply(&c->x->out, &s, bytes, buf_slice(&locks));
     buf_fini(&locks);
 }
 
-static void freeze_again(struct call *c)
+static void freeze_again(struct call *c, uint64_t bytes)
 {
     struct carryslice s = slice_from(c, c->op.gone, c->op.high);
     struct buf locks = {0};
     note_term(c);
     carrylocks_give_again(&locks, &s);
-    reply_given_out(c, &s, buf_slice(&locks));
+    carrygive_reply(&c->x->out, &s, bytes, buf_slice(&locks));
     buf_fini(&locks);
 }
 
@@ -388,16 +328,100 @@ static void cmd_freeze(struct exec *x)
 {
     struct call c;
     struct holding_bound bound;
+    uint64_t bytes;
     if (begin_call(x, &c) && takes_order(&c, &bound)) {
         int order = holding_bound_cmp(bound, c.op.high);
         struct carryslice given = slice_from(&c, order > 0 ? c.op.high : c.op.gone, bound);
-        if (!is_source(&c)) reply_error(&x->out, "ERR this group has none of the keys to give");
+        if (!take_u64(&c.args, &bytes)) answer_senseless(x);
+        else if (!is_source(&c)) reply_error(&x->out, "ERR this group has none of the keys to give");
         else if (order < 0) answer_old(x);
         else if (!is_ordered(&c)) answer_unordered(x);
         else if (!carryslice_warm(&given)) reply_error(&x->out, "CARRYBUSY a value on disk cannot be read now");
-        else if (order > 0) freeze(&c, bound);
-        else freeze_again(&c);
+        else if (order > 0) freeze(&c, bound, bytes);
+        else freeze_again(&c, bytes);
     }
+    end_call(&c);
+}
+
+/* ---- carry.piece */
+
+/* It was given out, and has not been dropped. */
+static bool is_given_out(const struct call *c, struct slice key)
+{
+    struct carryslice s = slice_from(c, c->op.gone, c->op.high);
+    return is_source(c) && carryslice_has(&s, key);
+}
+
+static void reply_piece(struct call *c, const struct entry *e, uint16_t db, struct slice from, uint64_t bytes)
+{
+    struct buf piece = {0}, next = {0};
+    if (carrypieces_read(e, db, from, bytes, &piece, &next)) {
+        reply_array(&c->x->out, 2);
+        reply_bulk(&c->x->out, buf_slice(&next));
+        reply_bulk(&c->x->out, buf_slice(&piece));
+    } else {
+        answer_senseless(c->x);
+    }
+    buf_fini(&piece);
+    buf_fini(&next);
+}
+
+static void give_piece(struct call *c, const struct carrypieces_large *l, struct slice from, uint64_t bytes)
+{
+    struct place at;
+    store_peek(c->store, l->db, keyhash(l->key, c->store->seed), l->key, &at);
+    if (!is_given_out(c, l->key)) answer_old(c->x);
+    else if (!at.e) reply_null(&c->x->out);
+    else if (chill_is_cold(at.e) && chill_fetch(&at) != 0) reply_error(&c->x->out, "CARRYBUSY a value on disk cannot be read now");
+    else reply_piece(c, at.e, l->db, from, bytes);
+}
+
+static void cmd_piece(struct exec *x)
+{
+    struct call c;
+    struct carrypieces_large l;
+    struct slice large, from;
+    uint64_t bytes;
+    if (begin_call(x, &c) && takes_op(&c)) {
+        if (txnargs_take(&c.args, &large) && carrypieces_take_large(large, &l) && txnargs_take(&c.args, &from) && take_u64(&c.args, &bytes)) give_piece(&c, &l, from, bytes);
+        else answer_senseless(x);
+    }
+    end_call(&c);
+}
+
+/* ---- carry.put */
+
+/* The new side has it in this group. */
+static bool comes_here(const struct carryslice *s, struct slice key) { return carryslice_has(s, key) && holding_side_group(s->plan, &s->plan->new_side, s->map, key) == s->group; }
+
+static void put(struct call *c, const struct op *piece, struct slice from)
+{
+    struct carryslice s = slice_from(c, c->op.low, is_source(c) ? c->op.high : carryslice_last());
+    uint64_t ops = 0;
+    if (holding_is_below(piece->key, c->op.low)) { /* a late copy: its slice is taken */
+        reply_ok(&c->x->out);
+    } else if (!comes_here(&s, piece->key)) {
+        reply_error(&c->x->out, "ERR this group does not get that key now");
+    } else if (!carrypieces_put(&s, piece, from, &ops)) {
+        reply_error(&c->x->out, "CARRYLACKS pieces before this one are not here");
+    } else {
+        reply_ok(&c->x->out);
+    }
+    c->x->ops += ops;
+    note_term(c);
+}
+
+static void cmd_put(struct exec *x)
+{
+    struct call c;
+    struct slice from, bytes;
+    struct opcode_scratch scratch = {0};
+    struct op piece;
+    if (begin_call(x, &c) && takes_op(&c) && takes_term(&c)) {
+        if (txnargs_take(&c.args, &from) && txnargs_take(&c.args, &bytes) && opcode_read(bytes, &scratch, &piece) && carrypieces_is_piece(&piece)) put(&c, &piece, from);
+        else answer_senseless(x);
+    }
+    opcode_scratch_fini(&scratch);
     end_call(&c);
 }
 
@@ -412,22 +436,44 @@ static bool take_entry(struct txnargs *a, struct dumpfile_entry *e)
 /* It can be taken, and belongs here. */
 static bool is_welcome(const struct carryslice *s, const struct dumpfile_entry *e)
 {
-    return e->db < STORE_DBS && e->expiry_ms >= 0 && carryslice_has(s, e->key) && holding_side_group(s->plan, &s->plan->new_side, s->map, e->key) == s->group && image_valid(e->image);
+    return e->db < STORE_DBS && e->expiry_ms >= 0 && comes_here(s, e->key) && image_valid(e->image);
 }
 
-/* changes_locks: whether taking them does. */
-static bool are_parts(const struct carryslice *s, struct txnargs a, bool *changes_locks)
+/* What a take brings, as it is looked through before anything is changed. */
+struct bringing {
+    bool changes_locks; /* taking them does */
+    bool lacks;         /* a large value is not all here */
+    struct buf larges;  /* as carrypieces_end wants them */
+};
+
+static bool are_larges(const struct carryslice *s, struct txnargs *a, struct bringing *b)
+{
+    struct carrypieces_large l;
+    struct slice bytes;
+    uint32_t n;
+    if (!txnargs_take_count(a, 1, &n)) return false;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!txnargs_take(a, &bytes) || !carrypieces_take_large(bytes, &l) || !comes_here(s, l.key)) return false;
+        b->lacks |= !carrypieces_is_whole(s, &l);
+        le_add_u32(&b->larges, (uint32_t)bytes.n);
+        buf_add_slice(&b->larges, bytes);
+    }
+    return true;
+}
+
+static bool are_parts(const struct carryslice *s, struct txnargs a, struct bringing *b)
 {
     struct dumpfile_entry e;
     struct slice locks;
     uint32_t parts, n;
-    if (!txnargs_take_count(&a, 2, &parts)) return false;
+    if (!txnargs_take_count(&a, 3, &parts)) return false;
     for (uint32_t i = 0; i < parts; i++) {
         if (!txnargs_take_count(&a, 1, &n)) return false;
         for (uint32_t k = 0; k < n; k++)
             if (!take_entry(&a, &e) || !is_welcome(s, &e)) return false;
+        if (!are_larges(s, &a, b)) return false;
         if (!txnargs_take(&a, &locks) || !carrylocks_are_good(s, locks)) return false;
-        *changes_locks |= carrylocks_change_any(s, locks);
+        b->changes_locks |= carrylocks_change_any(s, locks);
     }
     return txnargs_is_at_end(&a);
 }
@@ -443,43 +489,51 @@ static void put_entry(struct call *c, const struct dumpfile_entry *e)
 static void put_parts(struct call *c, const struct carryslice *s)
 {
     struct dumpfile_entry e;
-    struct slice locks;
+    struct slice large, locks;
     uint32_t parts, n;
-    txnargs_take_count(&c->args, 2, &parts);
+    txnargs_take_count(&c->args, 3, &parts);
     for (uint32_t i = 0; i < parts; i++) {
         txnargs_take_count(&c->args, 1, &n);
         for (uint32_t k = 0; k < n; k++) {
             take_entry(&c->args, &e);
             put_entry(c, &e);
         }
+        txnargs_take_count(&c->args, 1, &n);
+        while (n--) txnargs_take(&c->args, &large);
         txnargs_take(&c->args, &locks);
         c->x->ops += carrylocks_take(s, locks);
     }
 }
 
+/* False: it is answered. */
+static bool may_take(struct call *c, const struct carryslice *s, struct bringing *b)
+{
+    struct reply *out = &c->x->out;
+    if (is_source(c) && holding_bound_cmp(c->op.high, s->upto) < 0) return reply_error(out, "ERR this group has not given out its own keys of the slice"), false;
+    if (!are_parts(s, c->args, b)) return answer_senseless(c->x), false;
+    if (b->lacks) return reply_error(out, "CARRYLACKS a large value is not all here"), false;
+    if (!b->changes_locks || intents_make_way_at(intents_of(c), STORE_SYSTEM_DB, spacelock_counter)) return true;
+    return reply_error(out, "CARRYBUSY a transaction changes locks"), false;
+}
+
 static void take(struct call *c, struct holding_bound bound)
 {
-    struct exec *x = c->x;
     struct carryslice s = slice_from(c, c->op.low, bound);
-    bool source = is_source(c), changes_locks = false;
+    struct bringing b = {0};
     if (!is_target(c)) {
-        reply_error(&x->out, "ERR this group gets none of the keys");
+        reply_error(&c->x->out, "ERR this group gets none of the keys");
     } else if (holding_bound_cmp(bound, c->op.low) <= 0) {
         note_term(c);
-        reply_ok(&x->out);
-    } else if (source && holding_bound_cmp(c->op.high, bound) < 0) {
-        reply_error(&x->out, "ERR this group has not given out its own keys of the slice");
-    } else if (!are_parts(&s, c->args, &changes_locks)) {
-        answer_senseless(x);
-    } else if (changes_locks && !intents_make_way_at(intents_of(c), STORE_SYSTEM_DB, spacelock_counter)) {
-        reply_error(&x->out, "CARRYBUSY a transaction changes locks");
-    } else {
+        reply_ok(&c->x->out);
+    } else if (may_take(c, &s, &b)) {
+        c->x->ops += carrypieces_end(&s, buf_slice(&b.larges));
         put_parts(c, &s);
         c->op.low = bound;
-        if (!source) c->op.gone = c->op.high = bound;
+        if (!is_source(c)) c->op.gone = c->op.high = bound;
         save(c);
-        reply_ok(&x->out);
+        reply_ok(&c->x->out);
     }
+    buf_fini(&b.larges);
 }
 
 static void cmd_take(struct exec *x)
@@ -561,8 +615,10 @@ static void cmd_end(struct exec *x)
 static const struct command rows[] = {
     {.name = "carry.begin", .fn = cmd_begin, .arity = 5, .flags = WRITE, OF_GROUP, .summary = "This group has a part in an operation that carries keys.", .args = "op term version plan"},
     {.name = "carry.measure", .fn = cmd_measure, .arity = 4, .flags = READ, OF_GROUP, .summary = "Where the next slice would end.", .args = "op keys bytes"},
-    {.name = "carry.freeze", .fn = cmd_freeze, .arity = 4, .flags = WRITE, OF_GROUP, .summary = "Gives out a slice of keys.", .args = "op term bound"},
-    {.name = "carry.take", .fn = cmd_take, .arity = -5, .flags = WRITE, OF_GROUP, .summary = "Takes a slice of keys.", .args = "op term bound nparts [nentries [entry ...] locks ...]"},
+    {.name = "carry.freeze", .fn = cmd_freeze, .arity = 5, .flags = WRITE, OF_GROUP, .summary = "Gives out a slice of keys.", .args = "op term bound bytes"},
+    {.name = "carry.piece", .fn = cmd_piece, .arity = 5, .flags = READ, OF_GROUP, .summary = "A piece of a large value that was given out.", .args = "op large from bytes"},
+    {.name = "carry.put", .fn = cmd_put, .arity = 5, .flags = WRITE, OF_GROUP, .summary = "Puts a piece of a large value in its place.", .args = "op term from piece"},
+    {.name = "carry.take", .fn = cmd_take, .arity = -5, .flags = WRITE, OF_GROUP, .summary = "Takes a slice of keys.", .args = "op term bound nparts [nentries [entry ...] nlarges [large ...] locks ...]"},
     {.name = "carry.drop", .fn = cmd_drop, .arity = 4, .flags = WRITE, OF_GROUP, .summary = "Drops what has arrived elsewhere.", .args = "op term bound"},
     {.name = "carry.end", .fn = cmd_end, .arity = 4, .flags = WRITE, OF_GROUP, .summary = "An operation that carries keys is over.", .args = "op term version"},
 };

@@ -4,6 +4,8 @@
  *   TERM     the driver's: a lower one than the group has heard is refused: -CARRYOLD
  *   BOUND    "-": before all keys. "+": behind all. "(KEY" : before KEY, any bytes
  *   ENTRY    as dump/dumpfile writes it, with its database
+ *   LARGE    a value that is too large to go along: its type, its length, its time and its key (cluster/carrypieces.h): opaque, given on as it came
+ *   FROM     where a piece of it begins. Nothing: at the beginning
  *   LOCKS    the locks on what is carried, and the counter behind their tokens: opaque, given on as it came
  *   VERSION  of the cluster's map
  *
@@ -11,12 +13,15 @@
  *                                         and where it stands is told. Of one that it has not, with a VERSION below own/map: -CARRYLATE: a late copy perhaps, of an operation that has ended; who knows better says it with a newer map
  *                                         -CARRYBUSY: another operation on some of these keys has not ended here
  *   carry.measure OP KEYS BYTES           a read: a BOUND: where a slice from high on would end that has at most so many of this group's keys and about so many bytes, at least one key. "+": all that is left.
- *                                         -CARRYBUSY: the key space is not in order yet. -CARRYLARGE: the next key's value is too large to be carried
- *   carry.freeze OP TERM BOUND            a write: drops what was given out before and is another group's by the new side, and gives out what is below BOUND. high = BOUND. An array: for each target group but this one
- *                                         an array of three: group, (ENTRY*), LOCKS, also if that has nothing. With BOUND = high: the same again
- *                                         -CARRYBUSY: intents on keys of the slice, or a command over all keys that waits: nothing happened. -CARRYLARGE: nor then; a value has grown since it was measured. With BOUND < high, a late copy: -CARRYOLD
- *   carry.take OP TERM BOUND NPARTS (NENTRIES ENTRY* LOCKS)*
- *                                         a write: entries and locks, a part for each source, are put in place, low = BOUND. With BOUND <= low: nothing is left to do. +OK. -CARRYBUSY: a transaction is about to change locks: nothing happened
+ *                                         -CARRYBUSY: the key space is not in order yet
+ *   carry.freeze OP TERM BOUND BYTES      a write: drops what was given out before and is another group's by the new side, and gives out what is below BOUND. high = BOUND. An array: for each target group but this one
+ *                                         an array of four: group, (ENTRY*), (LARGE*), LOCKS, also if that has nothing. Entries of so many bytes together at most; what is more is told of as large. With BOUND = high: the same again
+ *                                         -CARRYBUSY: intents on keys of the slice, or a command over all keys that waits: nothing happened. With BOUND < high, a late copy: -CARRYOLD
+ *   carry.piece OP LARGE FROM BYTES       a read, of a source: an array of two: FROM of the next piece, empty: there is none; and the PIECE, of about so many bytes. Null: the value has expired
+ *   carry.put OP TERM FROM PIECE          a write, of a target: the piece is put in its place. +OK. Of a slice that is taken, a late copy: nothing is left to do. -CARRYLACKS: what is here does not reach to FROM: the value's pieces have to come again, from the first one on
+ *   carry.take OP TERM BOUND NPARTS (NENTRIES ENTRY* NLARGES LARGE* LOCKS)*
+ *                                         a write: entries and locks, a part for each source, are put in place, low = BOUND. With BOUND <= low: nothing is left to do. +OK. Large values have come before, and those of which the take does not speak go. -CARRYLACKS: one is not all here: as above
+ *                                         -CARRYBUSY: a transaction is about to change locks: nothing happened
  *   carry.drop OP TERM BOUND              a write: what is below BOUND has arrived everywhere: if high is BOUND, what was given out is dropped, and gone = high; else nothing is. +OK
  *   carry.end OP TERM VERSION             a write: drops what is left over and the record; own/map becomes VERSION if it was lower. +OK, also of an operation that the group does not have: then a begin that comes late is refused
  *
@@ -29,8 +34,8 @@
 enum {
     CARRYCMD_KEYS = 512, /* of a slice, in each source */
     CARRYCMD_BYTES = 512 * 1024,
-    CARRYCMD_KEY_BYTES = 4 * 1024 * 1024,   /* of one key's values, at most: what a slice has must fit in one request */
-    CARRYCMD_SLICE_BYTES = 6 * 1024 * 1024, /* that leave one source, at most */
+    CARRYCMD_SLICE_BYTES = 2 * 1024 * 1024, /* that go along with a slice from all sources, at most: a take must fit in one request. What is larger goes in pieces */
+    CARRYCMD_PIECE_BYTES = 1024 * 1024,
 };
 
 extern const struct command_family carrycmd_family;

@@ -195,29 +195,6 @@ void carryslice_each_leaving(const struct carryslice *s, void (*visit)(void *ctx
     }
 }
 
-/* ---- weighing */
-
-uint64_t carryslice_first_bytes(const struct carryslice *s)
-{
-    struct walk walks[STORE_DBS], *first;
-    uint64_t sum = 0;
-    for (uint16_t db = 0; db < STORE_DBS; db++) begin_walk(&walks[db], s, db);
-    if (!(first = lowest(walks)) || new_group(s, entry_key(first->e)) == s->group) return 0;
-    struct slice key = entry_key(first->e);
-    for (uint16_t db = 0; db < STORE_DBS; db++)
-        if (walks[db].e && slice_eq(entry_key(walks[db].e), key)) sum += keyindex_entry_bytes(walks[db].e);
-    return sum;
-}
-
-static void weigh(void *ctx, uint32_t to, uint16_t db, const struct entry *e) { *(uint64_t *)ctx += keyindex_entry_bytes(e); }
-
-uint64_t carryslice_leaving_bytes(const struct carryslice *s)
-{
-    uint64_t sum = 0;
-    carryslice_each_leaving(s, weigh, &sum);
-    return sum;
-}
-
 /* ---- dropping */
 
 struct picked {

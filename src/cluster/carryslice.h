@@ -33,9 +33,6 @@ bool carryslice_interval(const struct carryslice *s, struct slice *start, struct
 
 /* Where a part of it ends that begins where it does, and has at most so many keys and about so many bytes, but at least one key: true, and before which key (good until the next change); false: all of it. */
 bool carryslice_measure(const struct carryslice *s, uint64_t keys, uint64_t bytes, struct slice *before);
-/* Bytes of its first key, in all databases, if the new side has that in another group; else 0. And of all its keys that the new side has elsewhere. About as many as their entries are. */
-uint64_t carryslice_first_bytes(const struct carryslice *s);
-uint64_t carryslice_leaving_bytes(const struct carryslice *s);
 /* Values that are cold come into memory. False: one cannot be read now. */
 bool carryslice_warm(const struct carryslice *s);
 /* Visits the entries that the new side has in another group, database after database; those past their time are left out. */

@@ -12,7 +12,7 @@
 
 enum { PAUSE_MS = 100 }; /* long enough for who was turned away to ask again */
 
-static const struct slice own_space = SLICE("own"), op_space = SLICE("own/op");
+static const struct slice own_space = SLICE("own"), op_space = SLICE("own/op"), pieces_space = SLICE("own/pieces");
 
 /* ---- bounds */
 
@@ -188,6 +188,8 @@ void holding_load(struct holding *h, const struct store *s)
     clear(h);
     load_ops(h, s);
     load_map_version(h, s);
+    const struct keyindex *pieces = store_index(s, STORE_SYSTEM_DB, pieces_space);
+    h->gives_out |= pieces && pieces->count > 0;
     h->any = h->n > 0 || h->map_version > 0;
 }
 
@@ -195,7 +197,7 @@ bool holding_is_changed_by(const struct op *op)
 {
     if (likely(op->db != STORE_SYSTEM_DB)) return false;
     struct slice space = space_of(op->key);
-    return op->kind == OP_FLUSH || slice_eq(space, own_space) || slice_eq(space, op_space);
+    return op->kind == OP_FLUSH || slice_eq(space, own_space) || slice_eq(space, op_space) || slice_eq(space, pieces_space);
 }
 
 /* ---- judging */

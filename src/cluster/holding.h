@@ -94,7 +94,7 @@ uint64_t holding_map_version(const struct holding *h);
 bool holding_serves(const struct holding *h, const struct space_map *m, struct slice key);
 /* Whether all keys of [start, end) of the space that there are, or could be, are served here, if the map gives them to the group; for commands on ranges. */
 bool holding_serves_range(const struct holding *h, const struct space_map *m, struct slice space, struct slice start, struct slice end);
-/* Some keys are given out and not dropped: commands over all keys wait. */
+/* Some keys are here and elsewhere: they are given out and not dropped, or large values have not come with all their pieces (cluster/carrypieces.h). Commands over all keys wait. */
 bool holding_gives_out(const struct holding *h);
 /* Keys have come here, or left, of which this map does not know yet: commands over all keys wait for it as well, so that whoever asks can tell by the map's version that keys have moved meanwhile. */
 bool holding_is_ahead(const struct holding *h, const struct space_map *m);

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "cluster/carrycmd.h"
+#include "cluster/movergiven.h"
 #include "cluster/txnask.h"
 #include "resp/answer.h"
 
@@ -29,7 +30,7 @@ struct party {
     struct buf given;       /* its answer to carry.freeze */
 };
 
-enum stage { STAGE_BEGIN, STAGE_TELL_WALKING, STAGE_MEASURE, STAGE_FREEZE, STAGE_DROP, STAGE_TAKE, STAGE_TELL_BOUNDARY, STAGE_TELL_CARRIED, STAGE_END, STAGE_TELL_DONE, STAGE_OVER };
+enum stage { STAGE_BEGIN, STAGE_TELL_WALKING, STAGE_MEASURE, STAGE_FREEZE, STAGE_DROP, STAGE_PIECE, STAGE_PUT, STAGE_TAKE, STAGE_TELL_BOUNDARY, STAGE_TELL_CARRIED, STAGE_END, STAGE_TELL_DONE, STAGE_OVER };
 
 /* An operation. */
 struct drive {
@@ -50,7 +51,8 @@ struct drive {
     uint64_t wakes_ms;
     struct bound slice;   /* where the slice ends */
     struct bound arrived; /* all below it has */
-    uint64_t slice_keys, slice_bytes, slice_since_ms;
+    struct movergiven_larges larges; /* of the slice */
+    uint64_t slice_keys, slice_bytes, slice_larges, slice_since_ms;
     uint64_t under_way_version; /* of the map in which it was last seen not to be carried */
     uint64_t version;           /* of one in which it is */
 };
@@ -119,6 +121,7 @@ static void free_drive(struct drive *d)
     mem_free(d->plan_storage);
     buf_fini(&d->slice.key);
     buf_fini(&d->arrived.key);
+    movergiven_fini(&d->larges);
     mem_free(d);
 }
 
@@ -174,12 +177,21 @@ static void reset(struct drive *d, uint64_t term, const struct mover_op *o)
 
 /* ---- what each stage asks of a group, and what is made of the answer */
 
-enum verdict { VERDICT_FINE, VERDICT_BUSY, VERDICT_AGAIN, VERDICT_OLD };
+enum verdict { VERDICT_FINE, VERDICT_BUSY, VERDICT_AGAIN, VERDICT_LACKS, VERDICT_OLD };
 
-static bool concerns_all(const struct party *p) { return p != NULL; }
-static bool concerns_source(const struct party *p) { return p->is_source; }
-static bool concerns_target(const struct party *p) { return p->is_target; }
-static bool concerns_unfrozen(const struct party *p) { return p->is_source && !p->frozen; }
+static bool concerns_all(const struct drive *d, const struct party *p) { return true; }
+static bool concerns_source(const struct drive *d, const struct party *p) { return p->is_source; }
+static bool concerns_target(const struct drive *d, const struct party *p) { return p->is_target; }
+static bool concerns_unfrozen(const struct drive *d, const struct party *p) { return p->is_source && !p->frozen; }
+static bool concerns_giver(const struct drive *d, const struct party *p) { return p->group == movergiven_now(&d->larges)->source; }
+static bool concerns_getter(const struct drive *d, const struct party *p) { return p->group == movergiven_now(&d->larges)->target; }
+
+static uint32_t count_sources(const struct drive *d)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < d->n_parties; i++) n += d->parties[i].is_source;
+    return n;
+}
 
 static void say_begin(struct drive *d, const struct party *p)
 {
@@ -190,8 +202,7 @@ static void say_begin(struct drive *d, const struct party *p)
 
 static void say_measure(struct drive *d, const struct party *p)
 {
-    uint32_t sources = 0;
-    for (uint32_t i = 0; i < d->n_parties; i++) sources += d->parties[i].is_source;
+    uint32_t sources = count_sources(d);
     txnask_number(&d->mover->ask, CARRYCMD_KEYS / sources ? CARRYCMD_KEYS / sources : 1);
     txnask_number(&d->mover->ask, CARRYCMD_BYTES / sources);
 }
@@ -200,6 +211,21 @@ static void say_freeze(struct drive *d, const struct party *p)
 {
     txnask_number(&d->mover->ask, d->term);
     add_bound(&d->mover->ask, &d->slice);
+    txnask_number(&d->mover->ask, CARRYCMD_SLICE_BYTES / count_sources(d));
+}
+
+static void say_piece(struct drive *d, const struct party *p)
+{
+    txnask_word(&d->mover->ask, buf_slice(&movergiven_now(&d->larges)->bytes));
+    txnask_word(&d->mover->ask, buf_slice(&d->larges.from));
+    txnask_number(&d->mover->ask, CARRYCMD_PIECE_BYTES);
+}
+
+static void say_put(struct drive *d, const struct party *p)
+{
+    txnask_number(&d->mover->ask, d->term);
+    txnask_word(&d->mover->ask, buf_slice(&d->larges.from));
+    txnask_word(&d->mover->ask, buf_slice(&d->larges.piece));
 }
 
 static void say_drop(struct drive *d, const struct party *p)
@@ -214,58 +240,39 @@ static void say_end(struct drive *d, const struct party *p)
     txnask_number(&d->mover->ask, d->version);
 }
 
-/* What a source gave out for a target, one part after the other. False: that was the last, or it makes no sense. */
-struct part {
-    uint64_t group;
-    uint32_t n;
-    struct slice entries, locks;
-};
-
-static bool next_part(struct slice *in, struct part *p)
+static void say_larges(struct drive *d, uint32_t source, uint32_t target)
 {
-    struct answer a;
-    struct slice entry;
-    uint32_t n;
-    if (!answer_array(in, &n) || n != 3 || !answer_next(in, &a) || a.type != ':') return false;
-    p->group = (uint64_t)a.n;
-    if (!answer_array(in, &p->n)) return false;
-    p->entries = *in;
-    for (uint32_t i = 0; i < p->n; i++)
-        if (!answer_whole(in, &entry) || entry.p[0] != '$') return false;
-    p->entries.n -= in->n;
-    if (!answer_next(in, &a) || a.type != '$') return false;
-    p->locks = a.text;
-    return true;
-}
-
-/* The part of a source for a group; false: it gave it none. */
-static bool find_part(const struct party *source, uint32_t group, struct part *p)
-{
-    struct slice in = buf_slice(&source->given);
+    const struct movergiven_larges *l = &d->larges;
     uint32_t n = 0;
-    answer_array(&in, &n);
-    while (n-- && next_part(&in, p))
-        if (p->group == group) return true;
-    return false;
+    for (uint32_t i = 0; i < l->n; i++) n += movergiven_is_of(&l->all[i], source, target);
+    txnask_number(&d->mover->ask, n);
+    for (uint32_t i = 0; i < l->n; i++)
+        if (movergiven_is_of(&l->all[i], source, target)) txnask_word(&d->mover->ask, buf_slice(&l->all[i].bytes));
 }
 
-static void say_part(struct drive *d, struct part *p)
+static void say_part(struct drive *d, uint32_t source, const struct movergiven_part *p)
 {
+    struct slice entries = p->entries;
     struct answer a;
     txnask_number(&d->mover->ask, p->n);
-    for (uint32_t i = 0; i < p->n && answer_next(&p->entries, &a); i++) txnask_word(&d->mover->ask, a.text);
+    for (uint32_t i = 0; i < p->n && answer_next(&entries, &a); i++) txnask_word(&d->mover->ask, a.text);
+    say_larges(d, source, p->group);
     txnask_word(&d->mover->ask, p->locks);
 }
+
+/* The part of a source for a target; false: it has none. */
+static bool find_part(const struct party *source, const struct party *target, struct movergiven_part *p) { return source->is_source && movergiven_find(buf_slice(&source->given), target->group, p); }
 
 static void say_take(struct drive *d, const struct party *target)
 {
     uint32_t n = 0;
-    struct part part;
-    say_freeze(d, target);
-    for (uint32_t i = 0; i < d->n_parties; i++) n += d->parties[i].is_source && find_part(&d->parties[i], target->group, &part);
+    struct movergiven_part part;
+    txnask_number(&d->mover->ask, d->term);
+    add_bound(&d->mover->ask, &d->slice);
+    for (uint32_t i = 0; i < d->n_parties; i++) n += find_part(&d->parties[i], target, &part);
     txnask_number(&d->mover->ask, n);
     for (uint32_t i = 0; i < d->n_parties; i++)
-        if (d->parties[i].is_source && find_part(&d->parties[i], target->group, &part)) say_part(d, &part);
+        if (find_part(&d->parties[i], target, &part)) say_part(d, d->parties[i].group, &part);
 }
 
 static bool take_bound(struct slice *in, struct holding_bound *b)
@@ -295,18 +302,14 @@ static enum verdict on_measured(struct drive *d, struct party *p, struct slice r
 
 static enum verdict on_frozen(struct drive *d, struct party *p, struct slice reply)
 {
-    struct slice in = reply;
-    struct part part;
-    uint32_t n;
-    if (!answer_array(&in, &n)) return VERDICT_AGAIN;
-    while (n--)
-        if (!next_part(&in, &part)) return VERDICT_AGAIN;
+    if (!movergiven_is_good(reply)) return VERDICT_AGAIN;
     p->frozen = true;
     p->given.len = 0;
     buf_add_slice(&p->given, reply);
     return VERDICT_FINE;
 }
 
+static enum verdict on_piece(struct drive *d, struct party *p, struct slice reply) { return movergiven_take_piece(&d->larges, reply) ? VERDICT_FINE : VERDICT_AGAIN; }
 static enum verdict on_ok(struct drive *d, struct party *p, struct slice reply) { return slice_eq(reply, SLICE("+OK\r\n")) ? VERDICT_FINE : VERDICT_AGAIN; }
 
 /* ---- what follows a stage that all groups have answered */
@@ -348,26 +351,40 @@ static enum stage after_measure(struct drive *d)
     return STAGE_FREEZE;
 }
 
-static void count_given(struct drive *d, const struct party *p)
+struct counting {
+    struct drive *drive;
+    uint32_t source;
+};
+
+static void count_part(void *ctx, const struct movergiven_part *p)
 {
-    struct slice in = buf_slice(&p->given);
-    struct part part;
-    uint32_t n = 0;
-    answer_array(&in, &n);
-    while (n-- && next_part(&in, &part)) {
-        d->slice_keys += part.n;
-        d->slice_bytes += part.entries.n;
-    }
+    const struct counting *c = ctx;
+    c->drive->slice_keys += p->n + p->n_large;
+    c->drive->slice_bytes += p->entries.n;
+    movergiven_add(&c->drive->larges, c->source, p);
 }
+
+/* Large values go before the rest, piece by piece. */
+static enum stage next_piece(const struct drive *d) { return movergiven_now(&d->larges) ? STAGE_PIECE : STAGE_TAKE; }
 
 static enum stage after_freeze(struct drive *d)
 {
     d->slice_keys = d->slice_bytes = 0;
+    movergiven_clear(&d->larges);
     for (uint32_t i = 0; i < d->n_parties; i++)
-        if (d->parties[i].is_source) count_given(d, &d->parties[i]);
-    return STAGE_TAKE;
+        if (d->parties[i].is_source) movergiven_each(buf_slice(&d->parties[i].given), count_part, &(struct counting){d, d->parties[i].group});
+    d->slice_larges = d->larges.n;
+    return next_piece(d);
 }
 
+static enum stage after_put(struct drive *d)
+{
+    d->slice_bytes += d->larges.piece.len;
+    movergiven_go_on(&d->larges);
+    return next_piece(d);
+}
+
+static enum stage after_piece(struct drive *d) { return movergiven_has_piece(&d->larges) ? STAGE_PUT : after_put(d); }
 static enum stage after_drop(struct drive *d) { return STAGE_FREEZE; }
 
 static enum stage after_take(struct drive *d)
@@ -376,6 +393,7 @@ static enum stage after_take(struct drive *d)
     k->slices++;
     k->keys += d->slice_keys;
     k->bytes += d->slice_bytes;
+    k->large += d->slice_larges;
     bound_set(&d->arrived, bound_of(&d->slice));
     return d->arrived.at_end ? STAGE_TELL_CARRIED : STAGE_TELL_BOUNDARY;
 }
@@ -385,7 +403,7 @@ static enum stage after_end(struct drive *d) { return STAGE_TELL_DONE; }
 /* What is asked of groups. */
 static const struct asking {
     const char *command;
-    bool (*concerns)(const struct party *p);
+    bool (*concerns)(const struct drive *d, const struct party *p);
     void (*say)(struct drive *d, const struct party *p); /* the words behind the operation's number */
     enum verdict (*on)(struct drive *d, struct party *p, struct slice reply);
     enum stage (*after)(struct drive *d);
@@ -394,6 +412,8 @@ static const struct asking {
     [STAGE_MEASURE] = {"carry.measure", concerns_source, say_measure, on_measured, after_measure},
     [STAGE_FREEZE] = {"carry.freeze", concerns_unfrozen, say_freeze, on_frozen, after_freeze},
     [STAGE_DROP] = {"carry.drop", concerns_unfrozen, say_drop, on_ok, after_drop},
+    [STAGE_PIECE] = {"carry.piece", concerns_giver, say_piece, on_piece, after_piece},
+    [STAGE_PUT] = {"carry.put", concerns_getter, say_put, on_ok, after_put},
     [STAGE_TAKE] = {"carry.take", concerns_target, say_take, on_ok, after_take},
     [STAGE_END] = {"carry.end", concerns_all, say_end, on_ok, after_end},
 };
@@ -421,7 +441,7 @@ static void enter(struct drive *d, enum stage stage)
 
 static void rest(struct drive *d, uint32_t ms) { d->wakes_ms = d->mover->host.now_ms(d->mover->host.ctx) + ms; }
 
-static bool is_asked(const struct drive *d, const struct party *p) { return askings[d->stage].concerns(p) && !p->settled; }
+static bool is_asked(const struct drive *d, const struct party *p) { return askings[d->stage].concerns(d, p) && !p->settled; }
 
 /* Those that have not answered yet. False: there are none. */
 static bool ask_groups(struct drive *d)
@@ -469,7 +489,7 @@ static enum verdict judge(struct drive *d, struct party *p, const struct txn_ans
     /* A record that was there and is gone: another driver has ended it. */
     if (answer_is_error(a->reply, "CARRYOLD") || answer_is_error(a->reply, "CARRYNONE")) return VERDICT_OLD;
     if (answer_is_error(a->reply, "CARRYBUSY")) return VERDICT_BUSY;
-    d->mover->counts.large += answer_is_error(a->reply, "CARRYLARGE");
+    if (answer_is_error(a->reply, "CARRYLACKS")) return VERDICT_LACKS;
     enum verdict v = askings[d->stage].on(d, p, a->reply);
     p->settled = v == VERDICT_FINE;
     return v;
@@ -505,6 +525,11 @@ static void go_on(struct drive *d, enum verdict v)
         else rest(d, BUSY_MS);
         break;
     case VERDICT_AGAIN: rest(d, AGAIN_MS); break;
+    case VERDICT_LACKS: /* its large values go again */
+        begin_slice(d);
+        enter(d, STAGE_FREEZE);
+        rest(d, AGAIN_MS);
+        break;
     case VERDICT_OLD: enter(d, STAGE_OVER); break;
     }
 }

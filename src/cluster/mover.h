@@ -5,14 +5,16 @@
  *   measure   where the next slice ends: the least of what the sources say; the one under way, if some group has frozen it
  *   freeze    the sources stop serving it, and give out its keys
  *   drop      a source could not freeze it now: it drops what has arrived of the slice before, so that commands over all keys have their turn
- *   take      the targets take them
+ *   piece     a source gives a piece of a value that is too large to go along with the others
+ *   put       its target puts it where the value will be; then the next piece, the next value
+ *   take      the targets take the slice
  *   tell      group 1: the boundary; the slice is served where it is now
  *   ...       the next slice
  *   tell      group 1: carried; at this version of the map
  *   end       the groups drop their records
  *   tell      group 1: done
  *
- * A request that nobody answered is repeated; -CARRYOLD ends it: another driver is at work. Slices follow each other without a rest; while there are several operations they go side by side, at most MOVER_AT_ONCE.
+ * A request that nobody answered is repeated; -CARRYOLD ends it: another driver is at work; -CARRYLACKS: a large value does not seem to be all there, and is carried again. Slices follow each other without a rest; while there are several operations they go side by side, at most MOVER_AT_ONCE.
  *
  * One thread. */
 #pragma once
@@ -43,7 +45,7 @@ struct mover_host {
 struct mover_counts { /* since the beginning */
     uint64_t operations, slices, keys, bytes;
     uint64_t busy; /* freezes that were refused for a moment */
-    uint64_t large; /* times that it stood before a value that is too large; it goes on when that is smaller, or gone */
+    uint64_t large; /* values that went in pieces */
     uint64_t longest_slice_ms; /* from its freeze to the map's new boundary */
 };
 

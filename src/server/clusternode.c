@@ -340,7 +340,7 @@ static void add_moves(struct buf *out, const struct movers_info *m)
     add(out, "cluster_moves_keys", m->keys);
     add(out, "cluster_moves_bytes", m->bytes);
     add(out, "cluster_moves_slices_put_off", m->busy);
-    add(out, "cluster_moves_slices_too_large", m->large);
+    add(out, "cluster_moves_large_values", m->large);
     add(out, "cluster_moves_longest_slice_ms", m->longest_slice_ms);
 }
 

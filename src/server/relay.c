@@ -100,6 +100,12 @@ size_t relay_args_bytes(const struct slice *argv, uint32_t argc)
     return n;
 }
 
+bool relay_is_too_long(const struct command *cmd, const struct slice *argv, uint32_t argc)
+{
+    size_t most = cmd->flags & CMD_OF_GROUP ? RELAY_ARGS_MAX + RELAY_OWN_MORE : RELAY_ARGS_MAX;
+    return relay_args_bytes(argv, argc) > most;
+}
+
 /* ---- the turn */
 
 struct relay_peer *relay_peer(struct relay_front *rf, uint64_t id)

@@ -16,6 +16,7 @@
 
 enum {
     RELAY_ARGS_MAX = 8 * 1024 * 1024,    /* bytes of one command's arguments, and from where on a message is full */
+    RELAY_OWN_MORE = 64 * 1024,          /* that a group's own commands may have besides: they carry what came with a command of a client's, and say something of it */
     RELAY_ARG_COST = 8,                  /* of each argument, besides its bytes: so that there cannot be too many for a message */
     RELAY_TIMEOUT_MS = 5000,
     RELAY_STOP_MS = 1000,                /* what is under way when the server stops has so long */
@@ -128,6 +129,7 @@ static inline enum seat_outcome relay_outcome(const struct relay_front *rf, cons
 /* Why a command cannot go by relay at all; NULL: it can. */
 const char *relay_unfit(const struct command *cmd);
 size_t relay_args_bytes(const struct slice *argv, uint32_t argc);
+bool relay_is_too_long(const struct command *cmd, const struct slice *argv, uint32_t argc); /* for a message */
 
 /* ---- relay_wave.c */
 

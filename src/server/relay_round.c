@@ -96,7 +96,7 @@ static bool refuse(struct wave *w, uint32_t i)
     const char *why = relay_unfit(r->cmd);
     if (why) answer_error(w, i, CALL_ANSWERED, "ERR %s is not available in a cluster: it %s", r->cmd->name, why);
     else if (w->asked[i].group == SEATING_MIXED || w->asked[i].group == SEATING_NO_GROUP) refuse_mixed(w, i);
-    else if (relay_args_bytes(relay_wave_argv(w, i), r->argc) > RELAY_ARGS_MAX) answer_error(w, i, CALL_ANSWERED, "ERR the arguments of one command exceed 8 MiB, which a cluster does not take");
+    else if (relay_is_too_long(r->cmd, relay_wave_argv(w, i), r->argc)) answer_error(w, i, CALL_ANSWERED, "ERR the arguments of one command exceed 8 MiB, which a cluster does not take");
     else return false;
     return true;
 }

@@ -86,7 +86,7 @@ void relay_wave_fini(struct relay_front *rf)
 static bool is_here(struct wave *w, const struct request *r, uint32_t *last_group)
 {
     const struct relay_cluster *c = relay_wave_cluster(w);
-    if (relay_args_bytes(relay_wave_task(w)->args + r->first_arg, r->argc) > RELAY_ARGS_MAX || relay_unfit(r->cmd)) return false;
+    if (relay_is_too_long(r->cmd, relay_wave_task(w)->args + r->first_arg, r->argc) || relay_unfit(r->cmd)) return false;
     if (r->group == *last_group || (unlikely(w->asker.stale) && relay_round_is_stale_read(w, r))) return true;
     if (r->group >= META_GROUPS_MAX || !c->serves(c->ctx, r->group)) return false;
     *last_group = r->group;

@@ -279,20 +279,3 @@ def test_a_range_that_moves_is_neither_cut_nor_moved_again(cluster):
     wait_moved(cluster, fill(0), other)
     assert c.ask("RANGE.SPLIT", SPACE, fill(5)) == "OK"
     c.close()
-
-
-def test_what_moves_stops_before_a_value_that_is_too_large(cluster):
-    change(cluster, "SPACE.SET", SPACE, "RANGE")
-    put(cluster, 2000)
-    large, home = fill(1000), range_of(cluster, 1, fill(0))["shard"]
-    other = 3 if home != 3 else 4
-    c = link(cluster)
-    for _ in range(5):
-        assert c.ask("APPEND", large, "x" * (1 << 20)) > 0
-    change(cluster, "RANGE.MOVE", SPACE, fill(0), other)
-    wait_for(lambda: sum(int(cluster.info(n).get("cluster_moves_slices_too_large", 0)) for n in running(cluster)) > 2, 60, lambda: "it does not stand before the value")
-    assert range_of(cluster, 1, fill(0))["boundary"] <= large
-    assert c.ask("STRLEN", large) > 5 << 20 and c.ask("SET", large, "v1000") == "OK"  # it can be used meanwhile
-    wait_moved(cluster, fill(0), other)
-    assert c.ask_all([("GET", fill(i)) for i in range(2000)]) == [f"v{i}" for i in range(2000)]
-    c.close()

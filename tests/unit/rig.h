@@ -180,7 +180,7 @@ static void rig_route_again(void *ctx, struct task *t, struct request *r)
 
 static inline struct rig *rig_new(uint32_t workers, uint32_t shards)
 {
-    const struct command_family families[] = {strings_family, keys_family, expiry_family, lists_family, sets_family,
+    const struct command_family families[] = {strings_family, keys_family, expiry_family, lists_family, hashes_family, sets_family,
                                               zsets_family, zpops_family, spacecmd_family, rangecmd_family, rangelock_family, rangeexec_family, groups_family, txncmd_family, carrycmd_family, spancmd_family, rig_family};
     struct rig *r = mem_zalloc(sizeof *r);
     clock_calibrate();

@@ -99,11 +99,12 @@ struct part {
 static void freeze(const char *bound, struct part *p)
 {
     size_t at = 0;
-    SAY(FROM, "*1\r\n*3\r\n:3\r\n", "carry.freeze %d 5 %s", OP, bound);
+    SAY(FROM, "*1\r\n*4\r\n:3\r\n", "carry.freeze %d 5 %s 1000000", OP, bound);
     *p = (struct part){0};
     for (int i = 0; i < 3; i++) seatrig_value(&r, &at);
     p->n = (uint32_t)seatrig_value(&r, &at).n;
     for (uint32_t i = 0; i < p->n; i++) buf_add_slice(&p->entries[i], seatrig_value(&r, &at).text);
+    assert_int_equal(seatrig_value(&r, &at).n, 0); /* none is large */
     buf_add_slice(&p->locks, seatrig_value(&r, &at).text);
 }
 
@@ -121,6 +122,7 @@ static void take(uint32_t group, const char *bound, const struct part *p, const 
     snprintf(n, sizeof n, "%u", p->n);
     argv[argc++] = slice_str(n);
     for (uint32_t i = 0; i < p->n; i++) argv[argc++] = buf_slice(&p->entries[i]);
+    argv[argc++] = SLICE("0");
     argv[argc++] = buf_slice(&p->locks);
     struct hold h = seatrig_run(&r, group, 0, argv, argc);
     assert_false(h.bounced);
@@ -197,7 +199,7 @@ static void orders_that_come_late_change_nothing(void **state)
     freeze("(s/3", &first);
     take(TO, "(s/3", &first, "+OK");
     freeze("(s/6", &second);
-    SAY(FROM, OLD, "carry.freeze %d 5 (s/3", OP);
+    SAY(FROM, OLD, "carry.freeze %d 5 (s/3 1000000", OP);
     SAY(FROM, "+OK", "carry.drop %d 5 (s/3", OP); /* what is given out now has not arrived */
     assert_int_equal(keys(FROM), 6);
     take(TO, "(s/6", &second, "+OK");
@@ -206,7 +208,7 @@ static void orders_that_come_late_change_nothing(void **state)
     take(TO, "(s/3", &first, "+OK");
     SAY(0, "$5\r\nnewer\r\n", "get s/1");
     SAY(FROM, "*3\r\n$1\r\n-\r\n$4\r\n(s/3\r\n$4\r\n(s/6\r\n", "carry.begin %d 6 %llu %%P", OP, (unsigned long long)map()->version);
-    SAY(FROM, OLD, "carry.freeze %d 5 +", OP);
+    SAY(FROM, OLD, "carry.freeze %d 5 + 1000000", OP);
     SAY(FROM, OLD, "carry.drop %d 5 (s/6", OP);
     SAY(FROM, OLD, "carry.end %d 5 9", OP);
     SAY(FROM, OLD, "carry.begin %d 5 %llu %%P", OP, (unsigned long long)map()->version);
@@ -224,7 +226,7 @@ static void an_operation_that_has_ended_does_not_come_back(void **state)
     SAY(FROM, "+OK", "carry.end %d 5 %llu", OP, (unsigned long long)map()->version);
     SAY(FROM, "+OK", "carry.end %d 5 %llu", OP, (unsigned long long)map()->version);
     SAY(FROM, "-CARRYLATE", "carry.begin %d 5 %llu %%P", OP, version);
-    SAY(FROM, "-CARRYNONE", "carry.freeze %d 5 +", OP);
+    SAY(FROM, "-CARRYNONE", "carry.freeze %d 5 + 1000000", OP);
     SAY(OTHER, "+OK", "carry.end %d 5 %llu", OP, (unsigned long long)map()->version); /* that it never heard of */
     SAY(OTHER, "-CARRYLATE", "carry.begin %d 5 %llu %%P", OP, version);
     struct buf next = {0};
@@ -252,13 +254,13 @@ static void reservations_make_way_and_intents_are_waited_for(void **state)
         memcpy(token[i], seatrig_value(&r, &at).text.p, TXNCMD_TOKEN_BYTES);
     }
     SAY(FROM, "+OK", "txn.prepare t1 %s %d %%B", token[1], TO);
-    SAY(FROM, BUSY, "carry.freeze %d 5 (s/3", OP);
+    SAY(FROM, BUSY, "carry.freeze %d 5 (s/3 1000000", OP);
     SAY(FROM, "-TXNGONE", "txn.done t0 %s", token[0]);
     SAY(FROM, "-TXNBUSY", "txn.fetch t2 1 0 r s/8"); /* so that the freeze has its turn */
-    SAY(FROM, "*1\r\n", "carry.freeze %d 5 (s/2", OP); /* the intent is behind it */
+    SAY(FROM, "*1\r\n", "carry.freeze %d 5 (s/2 1000000", OP); /* the intent is behind it */
     SAY(FROM, "+OK", "txn.commit t1");
     SAY(TO, "+OK", "carry.take %d 5 (s/2 0", OP);
-    SAY(FROM, "*1\r\n", "carry.freeze %d 5 (s/4", OP);
+    SAY(FROM, "*1\r\n", "carry.freeze %d 5 (s/4 1000000", OP);
     SAY(FROM, "-TXNMOVED", "txn.fetch t3 1 0 r s/3");
     seatrig_pass(&r, 1000);
     SAY(FROM, "*2\r\n", "txn.fetch t3 1 0 r s/8");
@@ -340,10 +342,10 @@ static void locks_are_where_other_operations_have_carried_their_parts(void **sta
     lock_in(OTHER);
     begin_range(11, true, OTHER, FROM); /* it comes, */
     begin_range(12, false, FROM, TO);   /* and that goes */
-    SAY(OTHER, "*1\r\n", "carry.freeze 11 5 +");
+    SAY(OTHER, "*1\r\n", "carry.freeze 11 5 + 1000000");
     SAY(FROM, "+OK", "carry.take 11 5 + 0");
     assert_false(is_locked_in(OTHER));
-    SAY(FROM, "*1\r\n", "carry.freeze 12 5 +");
+    SAY(FROM, "*1\r\n", "carry.freeze 12 5 + 1000000");
     assert_true(is_locked_in(FROM));
 }
 
@@ -353,9 +355,9 @@ static void locks_are_not_where_other_operations_have_given_their_parts_away(voi
     lock_in(FROM);
     begin_range(11, true, FROM, OTHER);
     begin_range(12, false, FROM, TO);
-    SAY(FROM, "*1\r\n", "carry.freeze 11 5 +");
+    SAY(FROM, "*1\r\n", "carry.freeze 11 5 + 1000000");
     assert_true(is_locked_in(FROM));
-    SAY(FROM, "*1\r\n", "carry.freeze 12 5 +");
+    SAY(FROM, "*1\r\n", "carry.freeze 12 5 + 1000000");
     assert_false(is_locked_in(FROM));
 }
 
@@ -366,12 +368,12 @@ static void a_command_over_all_keys_has_its_turn(void **state)
     carry("(s/4");
     follow(spaces_move_advance(map(), SLICE("s"), RANGE, SLICE("s/4"), &(enum spaces_error){0}, NULL));
     SAY(FROM, "bounced", "group.dbsize");
-    SAY(FROM, BUSY, "carry.freeze %d 5 (s/6", OP);
-    SAY(FROM, "*1\r\n", "carry.freeze %d 5 (s/4", OP);
+    SAY(FROM, BUSY, "carry.freeze %d 5 (s/6 1000000", OP);
+    SAY(FROM, "*1\r\n", "carry.freeze %d 5 (s/4 1000000", OP);
     SAY(FROM, "+OK", "carry.drop %d 5 (s/4", OP);
     SAY(FROM, "*2\r\n:4\r\n:5\r\n", "group.dbsize");
     r.w->now_ms += 1000;
-    SAY(FROM, "*1\r\n", "carry.freeze %d 5 (s/6", OP);
+    SAY(FROM, "*1\r\n", "carry.freeze %d 5 (s/6 1000000", OP);
 }
 
 static void who_watches_a_key_that_is_given_out_has_lost_sight_of_it(void **state)
@@ -435,10 +437,10 @@ static void bytes_that_are_no_slice_are_refused_and_change_nothing(void **state)
     take(TO, "(s/1", &p, "-ERR the arguments"); /* one of them is behind the bound */
     take(TO, "(s/2", &p, "+OK");
     part_fini(&p);
-    const char *lines[] = {"carry.begin x 5 9 %P", "carry.begin 8 5 9 %P", "carry.begin 8 5 9 nonsense", "carry.measure 7 x 1", "carry.measure 7 1 x", "carry.freeze 7 x +", "carry.freeze 7 5 ++", "carry.freeze 7 5 (",
-                           "carry.freeze 7 5 s/1", "carry.take 7 5 (s/9 2 0", "carry.take 7 5 (s/9 1 4294967295 x", "carry.drop 7 5 x", "carry.end 7 5 x"};
+    const char *lines[] = {"carry.begin x 5 9 %P", "carry.begin 8 5 9 %P", "carry.begin 8 5 9 nonsense", "carry.measure 7 x 1", "carry.measure 7 1 x", "carry.freeze 7 x + 1", "carry.freeze 7 5 ++ 1", "carry.freeze 7 5 ( 1", "carry.freeze 7 5 + x",
+                           "carry.freeze 7 5 s/1 1", "carry.piece 7 x x 1", "carry.put 7 5 x x", "carry.take 7 5 (s/9 2 0", "carry.take 7 5 (s/9 1 4294967295 x", "carry.drop 7 5 x", "carry.end 7 5 x"};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) SAY(FROM, "-ERR", "%s", lines[i]);
-    SAY(TO, "-ERR this group has none", "carry.freeze 7 5 +");
+    SAY(TO, "-ERR this group has none", "carry.freeze 7 5 + 1000000");
     SAY(TO, "-ERR", "carry.take 7 5 (s/9 1 4294967295 x");
 }
 
@@ -453,10 +455,10 @@ static void what_is_not_in_order_waits(void **state)
     follow(spaces_set_mode(map(), SLICE("h"), SPACE_HASH, NULL, 0, true, &error, NULL));
     SAY(FROM, "*3\r\n", "carry.begin 8 5 %llu %%P", (unsigned long long)map()->version);
     SAY(FROM, BUSY, "carry.measure 8 10 1000");
-    SAY(FROM, BUSY, "carry.freeze 8 5 +");
+    SAY(FROM, BUSY, "carry.freeze 8 5 + 1000000");
     follow(spaces_set_mode(map(), SLICE("h"), SPACE_BUCKET, &bucket, 1, false, &error, NULL));
     SAY(FROM, "$1\r\n+\r\n", "carry.measure 8 10 1000");
-    SAY(FROM, "*1\r\n", "carry.freeze 8 5 +");
+    SAY(FROM, "*1\r\n", "carry.freeze 8 5 + 1000000");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

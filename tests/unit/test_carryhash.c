@@ -103,9 +103,9 @@ static void freeze_and_take(void)
     struct buf given = {0};
     char count[16];
     uint32_t argc = 6;
-    order(FROM, "carry.freeze", slice_str(k.bound), (struct slice){0}, "*1\r\n*3\r\n:3\r\n");
+    order(FROM, "carry.freeze", slice_str(k.bound), SLICE("100000"), "*1\r\n*4\r\n:3\r\n");
     write_some(15);
-    order(FROM, "carry.freeze", slice_str(k.bound), (struct slice){0}, "*1\r\n*3\r\n:3\r\n"); /* the same again */
+    order(FROM, "carry.freeze", slice_str(k.bound), SLICE("100000"), "*1\r\n*4\r\n:3\r\n"); /* the same again */
     buf_add_slice(&given, buf_slice(&k.r.out));
     struct seatrig copy = {.out = given};
     size_t at = 0;
@@ -113,7 +113,10 @@ static void freeze_and_take(void)
     uint32_t n = (uint32_t)seatrig_value(&copy, &at).n;
     snprintf(count, sizeof count, "%u", n);
     argv[5] = slice_str(count);
-    for (uint32_t i = 0; i <= n; i++) argv[argc++] = seatrig_value(&copy, &at).text;
+    for (uint32_t i = 0; i < n; i++) argv[argc++] = seatrig_value(&copy, &at).text;
+    assert_int_equal(seatrig_value(&copy, &at).n, 0); /* none is large */
+    argv[argc++] = SLICE("0");
+    argv[argc++] = seatrig_value(&copy, &at).text;
     assert_true(argc < ARGS_MAX);
     assert_true(run(TO, 0, argv, argc));
     says("+OK");

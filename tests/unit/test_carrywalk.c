@@ -24,9 +24,12 @@ static struct {
     struct holding_piece pieces[2][PIECES_MAX];
     uint64_t range; /* that moves; 0: the mode changes */
     struct bounds bounds[SEATRIG_END];
-    struct buf given[SEATRIG_END][SEATRIG_END]; /* by source and target: the part of a take, as values one after the other, each behind its length */
+    struct given {
+        struct buf entries, larges, locks; /* the part of a take, as arguments one after the other, each behind its length */
+    } given[SEATRIG_END][SEATRIG_END]; /* by source and target */
+    uint32_t along, piece; /* bytes that go along with a slice, and of a piece of what is larger */
     struct {
-        uint32_t operations, slices, busy, late, refused, lost_drivers, ended_without_order;
+        uint32_t operations, slices, busy, late, refused, lost_drivers, ended_without_order, larges, pieces, expired;
     } saw;
 } d;
 
@@ -300,25 +303,34 @@ static void add_arg(struct buf *out, struct slice arg)
     buf_add_slice(out, arg);
 }
 
+static bool next_arg(struct slice *in, struct slice *arg)
+{
+    uint32_t n;
+    if (in->n == 0) return false;
+    memcpy(&n, in->p, sizeof n);
+    *arg = slice_of(in->p + sizeof n, n);
+    *in = slice_of(arg->p + n, in->n - sizeof n - n);
+    return true;
+}
+
 static void keep_given(uint32_t source)
 {
-    struct numbers text;
     size_t at = 0;
-    for (uint32_t g = 0; g < SEATRIG_END; g++) d.given[source][g].len = 0;
+    for (uint32_t g = 0; g < SEATRIG_END; g++) d.given[source][g].entries.len = d.given[source][g].larges.len = d.given[source][g].locks.len = 0;
     for (long long n = seatrig_value(&k.r, &at).n; n > 0; n--) {
-        assert_int_equal(seatrig_value(&k.r, &at).n, 3);
-        struct buf *to = &d.given[source][seatrig_value(&k.r, &at).n];
-        long long entries = seatrig_value(&k.r, &at).n;
-        add_arg(to, number(&text, 0, (uint64_t)entries));
-        while (entries-- >= 0) add_arg(to, seatrig_value(&k.r, &at).text); /* and the locks */
+        assert_int_equal(seatrig_value(&k.r, &at).n, 4);
+        struct given *to = &d.given[source][seatrig_value(&k.r, &at).n];
+        for (long long i = seatrig_value(&k.r, &at).n; i > 0; i--) add_arg(&to->entries, seatrig_value(&k.r, &at).text);
+        for (long long i = seatrig_value(&k.r, &at).n; i > 0; i--) add_arg(&to->larges, seatrig_value(&k.r, &at).text);
+        add_arg(&to->locks, seatrig_value(&k.r, &at).text);
     }
 }
 
 static void freeze(uint32_t group, struct slice bound)
 {
     struct numbers n;
-    const struct slice argv[] = {SLICE("carry.freeze"), number(&n, 0, d.plan.op), number(&n, 1, d.term), bound};
-    for (int tries = 0; order(group, argv, 4), is_busy(); tries++) {
+    const struct slice argv[] = {SLICE("carry.freeze"), number(&n, 0, d.plan.op), number(&n, 1, d.term), bound, number(&n, 2, d.along)};
+    for (int tries = 0; order(group, argv, 5), is_busy(); tries++) {
         assert_true(tries < 20);
         d.saw.busy++;
         if (k.txn.state != TXN_NONE) txn_end();
@@ -327,22 +339,85 @@ static void freeze(uint32_t group, struct slice bound)
     keep_given(group);
 }
 
+/* ---- large values, piece by piece */
+
+enum carried { CARRIED, EXPIRED, DRIVER_LOST };
+
+static enum carried carry_large(uint32_t source, uint32_t target, struct slice large)
+{
+    struct numbers n;
+    struct buf from = {0}, piece = {0};
+    enum carried how = CARRIED;
+    do {
+        const struct slice ask[] = {SLICE("carry.piece"), number(&n, 0, d.plan.op), large, buf_slice(&from), number(&n, 1, d.piece)};
+        size_t at = 0;
+        order(source, ask, 5);
+        if (seatrig_value(&k.r, &at).n < 0) {
+            how = EXPIRED;
+            break;
+        }
+        struct buf next = {0};
+        take_bulk(&at, &next);
+        take_bulk(&at, &piece);
+        const struct slice put[] = {SLICE("carry.put"), number(&n, 0, d.plan.op), number(&n, 1, d.term), buf_slice(&from), buf_slice(&piece)};
+        order(target, put, 5);
+        is_ok();
+        buf_fini(&from);
+        from = next;
+        d.saw.pieces++;
+        chaos();
+        if (one_in(60)) how = DRIVER_LOST;
+    } while (how == CARRIED && from.len);
+    buf_fini(&from);
+    buf_fini(&piece);
+    return how;
+}
+
+/* Those that have expired on the way are not spoken of any more. */
+static bool carry_larges(uint32_t source, uint32_t target)
+{
+    struct buf left = {0};
+    struct slice in = buf_slice(&d.given[source][target].larges), large;
+    enum carried how = CARRIED;
+    while (how != DRIVER_LOST && next_arg(&in, &large)) {
+        how = carry_large(source, target, large);
+        if (how == CARRIED) add_arg(&left, large);
+        d.saw.larges += how == CARRIED;
+        d.saw.expired += how == EXPIRED;
+    }
+    buf_fini(&d.given[source][target].larges);
+    d.given[source][target].larges = left;
+    return how != DRIVER_LOST;
+}
+
+/* ---- taking */
+
+static uint32_t add_args(struct slice *argv, uint32_t argc, struct slice in, char count[12])
+{
+    uint32_t at = argc++, n = 0;
+    for (; next_arg(&in, &argv[argc]); n++) {
+        argc++;
+        assert_true(argc < ARGS_MAX);
+    }
+    snprintf(count, 12, "%u", n);
+    argv[at] = slice_str(count);
+    return argc;
+}
+
 static void take(uint32_t group, struct slice bound)
 {
     struct numbers n;
     uint32_t argc = 5, parts = 0;
     struct slice argv[ARGS_MAX] = {SLICE("carry.take"), number(&n, 0, d.plan.op), number(&n, 1, d.term), bound};
+    char counts[SEATRIG_END][2][12];
     for (uint32_t g = SEATRIG_FIRST; g < SEATRIG_END; g++) {
-        struct slice in = buf_slice(&d.given[g][group]);
+        const struct given *from = &d.given[g][group];
+        struct slice locks = buf_slice(&from->locks);
         if (g == group || !is_source(g)) continue;
-        assert_true(in.n > 0);
-        for (parts++; in.n;) {
-            uint32_t length;
-            memcpy(&length, in.p, sizeof length);
-            assert_true(argc < ARGS_MAX);
-            argv[argc++] = slice_of(in.p + sizeof length, length);
-            in = slice_of(in.p + sizeof length + length, in.n - sizeof length - length);
-        }
+        argc = add_args(argv, argc, buf_slice(&from->entries), counts[g][0]);
+        argc = add_args(argv, argc, buf_slice(&from->larges), counts[g][1]);
+        assert_true(next_arg(&locks, &argv[argc++]));
+        parts++;
     }
     argv[4] = number(&n, 2, parts);
     order(group, argv, argc);
@@ -367,6 +442,9 @@ static bool carry_slice_to(struct slice bound)
         if (one_in(40)) return false;
     }
     n = shuffled(groups);
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t to = SEATRIG_FIRST; is_source(groups[i]) && to < SEATRIG_END; to++)
+            if (!carry_larges(groups[i], to)) return false;
     for (uint32_t i = 0; i < n; i++) {
         if (is_target(groups[i])) take(groups[i], bound);
         chaos();
@@ -436,6 +514,8 @@ static void walk(uint64_t seed)
     d.next_id = 100;
     d.next_op = d.term = 1;
     d.plan = (struct holding_plan){0};
+    d.along = seed % 3 ? 100 : 100000;
+    d.piece = 1 + (uint32_t)(seed % 4);
     follow(spaces_set_mode(map(), space, SPACE_HASH, NULL, 0, true, &error, NULL));
     for (int i = 0; i < 2 * KEYS; i++) write_key();
     for (int i = 0; i < OPERATIONS; i++) {
@@ -457,7 +537,11 @@ static void free_all(void)
         buf_fini(&d.bounds[g].low);
         buf_fini(&d.bounds[g].gone);
         buf_fini(&d.bounds[g].high);
-        for (uint32_t to = 0; to < SEATRIG_END; to++) buf_fini(&d.given[g][to]);
+        for (uint32_t to = 0; to < SEATRIG_END; to++) {
+            buf_fini(&d.given[g][to].entries);
+            buf_fini(&d.given[g][to].larges);
+            buf_fini(&d.given[g][to].locks);
+        }
     }
 }
 
@@ -469,6 +553,7 @@ static void keys_are_served_once_and_arrive_whatever_is_lost_or_comes_late(void 
     assert_true(d.saw.slices > 1000 && d.saw.busy > 50 && d.saw.late > 500 && d.saw.refused > 100 && d.saw.lost_drivers > 100);
     assert_true(k.saw.reads > 5000 && k.saw.writes > 5000 && k.saw.turned_away > 300 && k.saw.sums > 100);
     assert_true(k.saw.grants > 800 && k.saw.seen_locks > 300 && k.saw.commits > 100 && d.saw.ended_without_order > 10);
+    assert_true(d.saw.larges > 2000 && d.saw.pieces > 2 * d.saw.larges && d.saw.expired > 2);
 }
 
 int main(void)

@@ -61,8 +61,8 @@ static void drive(struct script *s, uint64_t term, uint32_t n)
 }
 
 #define AT_THE_BEGINNING SLICE("*3\r\n$1\r\n-\r\n$1\r\n-\r\n$1\r\n-\r\n")
-#define ONE_ENTRY SLICE("*1\r\n*3\r\n:3\r\n*1\r\n$5\r\nentry\r\n$0\r\n\r\n")
-#define NO_ENTRY SLICE("*1\r\n*3\r\n:3\r\n*0\r\n$0\r\n\r\n")
+#define ONE_ENTRY SLICE("*1\r\n*4\r\n:3\r\n*1\r\n$5\r\nentry\r\n*0\r\n$0\r\n\r\n")
+#define NO_ENTRY SLICE("*1\r\n*4\r\n:3\r\n*0\r\n*0\r\n$0\r\n\r\n")
 #define OK SLICE("+OK\r\n")
 
 /* What was asked is answered so, by all groups. */
