@@ -47,7 +47,7 @@ enum nodesim_mutant {
 const char *nodesim_mutant_name(enum nodesim_mutant m);
 
 /* Steps of a change of topology at which a fault may strike. */
-enum nodesim_at { NODESIM_AT_BEGIN, NODESIM_AT_MEASURE, NODESIM_AT_FREEZE, NODESIM_AT_TAKE, NODESIM_AT_END, NODESIM_AT_BOUNDARY, NODESIM_AT_DONE, NODESIM_ATS };
+enum nodesim_at { NODESIM_AT_BEGIN, NODESIM_AT_MEASURE, NODESIM_AT_FREEZE, NODESIM_AT_PIECE, NODESIM_AT_PUT, NODESIM_AT_TAKE, NODESIM_AT_END, NODESIM_AT_BOUNDARY, NODESIM_AT_DONE, NODESIM_ATS };
 
 struct nodesim_result {
     bool failed;
@@ -59,7 +59,7 @@ struct nodesim_result {
     uint64_t reigns, refills, installs, recoveries, snapshots, held; /* held: commands in whose middle the world went on */
     uint64_t moves, joins, leaves, transfers, drops;
     uint64_t ranges, modes, splits, merges, range_moves, group_splits; /* ranges: commands on them; group_splits: an interval of the hash went to a new group */
-    uint64_t slices, carried; /* by movers: keys */
+    uint64_t slices, carried, large; /* by movers: keys, and those of them that went in pieces */
     uint64_t locks, denied, pipelines, stale_reads; /* denied: others had a lock */
     uint64_t struck[NODESIM_ATS];
     uint64_t strikes, handed_over, blinded; /* faults in the middle of a topology change; nodes that were cut off from the map alone; handed_over: group 1, while keys were carried */

@@ -12,7 +12,7 @@
 #include "cluster/mover.h"
 #include "nodesim_own.h"
 
-enum { LOOK_MS = 20, TELL_MS = 2000, SLICE_KEYS = 2, LATE_MS = 4000 };
+enum { LOOK_MS = 20, TELL_MS = 2000, SLICE_KEYS = 2, SLICE_BYTES = 200, PIECE_BYTES = 8, LATE_MS = 4000 };
 
 /* What group 1 is to be told. */
 struct word {
@@ -46,6 +46,7 @@ static void count(struct nodesim_node *n)
     struct nodesim_result *r = n->sim->result;
     r->slices += c->slices - n->mover->counted.slices;
     r->carried += c->keys - n->mover->counted.keys;
+    r->large += c->large - n->mover->counted.large;
     n->mover->counted = *c;
 }
 
@@ -56,19 +57,25 @@ static void answered(void *ctx, uint64_t op, const struct txn_answer *answers, u
     count(node);
 }
 
-/* A slice is of few keys. */
+/* A slice is of few keys. What goes along with it is often less than they are, and pieces of what does not are short. */
 static void make_small(struct nodesim_node *n, struct slice *argv, uint32_t argc, char *word, size_t size)
 {
-    if (!slice_is(argv[0], "carry.measure") || argc < 3) return;
-    snprintf(word, size, "%u", 1 + (unsigned)rng_below(nodesim_rng(n), SLICE_KEYS));
-    argv[2] = slice_str(word);
+    static const struct {
+        const char *command;
+        uint32_t arg, most;
+    } small[] = {{"carry.measure", 2, SLICE_KEYS}, {"carry.freeze", 4, SLICE_BYTES}, {"carry.piece", 4, PIECE_BYTES}};
+    for (size_t i = 0; i < sizeof small / sizeof *small; i++) {
+        if (!slice_is(argv[0], small[i].command) || argc <= small[i].arg) continue;
+        snprintf(word, size, "%u", 1 + (unsigned)rng_below(nodesim_rng(n), small[i].most));
+        argv[small[i].arg] = slice_str(word);
+    }
 }
 
 static void send(void *ctx, struct mover *m, uint64_t op, const struct txn_request *requests, uint32_t count, uint32_t timeout_ms)
 {
     struct nodesim_node *n = ctx;
     const struct nodesim_call call = {answered, n, op};
-    char words[NODESIM_GROUPS][8];
+    char words[NODESIM_GROUPS][12];
     struct txn_request *small = mem_dup(requests, count * sizeof *requests);
     CHECK(count <= NODESIM_GROUPS);
     for (uint32_t i = 0; i < count; i++) {

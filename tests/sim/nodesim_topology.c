@@ -106,7 +106,7 @@ void nodesim_topology_step(struct nodesim_node *n, enum metaops_step to)
 
 void nodesim_topology_order(struct nodesim_node *n, uint32_t driver, struct slice name)
 {
-    static const char *const names[] = {[NODESIM_AT_BEGIN] = "carry.begin", [NODESIM_AT_MEASURE] = "carry.measure", [NODESIM_AT_FREEZE] = "carry.freeze", [NODESIM_AT_TAKE] = "carry.take", [NODESIM_AT_END] = "carry.end"};
+    static const char *const names[] = {[NODESIM_AT_BEGIN] = "carry.begin", [NODESIM_AT_MEASURE] = "carry.measure", [NODESIM_AT_FREEZE] = "carry.freeze", [NODESIM_AT_PIECE] = "carry.piece", [NODESIM_AT_PUT] = "carry.put", [NODESIM_AT_TAKE] = "carry.take", [NODESIM_AT_END] = "carry.end"};
     struct nodesim *s = n->sim;
     struct rng *rng = world_rng(s->w);
     if (s->admin && slice_is(name, "carry.begin") && rng_below(rng, 5) == 0) blind(s, n->id);

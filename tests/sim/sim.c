@@ -114,7 +114,8 @@ static void run_nodes(uint64_t seed, int mutant, bool trace, struct outcome *o)
     must(o, "new groups", r.group_splits);
     add(o, "slices", r.slices);
     add(o, "keys carried", r.carried);
-    static const char *const steps[NODESIM_ATS] = {"struck at begin", "at measure", "at freeze", "at take", "at end", "at a boundary", "at done"};
+    must(o, "in pieces", r.large);
+    static const char *const steps[NODESIM_ATS] = {"struck at begin", "at measure", "at freeze", "at a piece", "at put", "at take", "at end", "at a boundary", "at done"};
     for (int i = 0; i < NODESIM_ATS; i++) must(o, steps[i], r.struck[i]);
     add(o, "strikes", r.strikes);
     must(o, "handed over", r.handed_over);
