@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "base/mem.h"
+#include "cluster/holding.h"
 #include "route/spaces.h"
 
 /* What splits, merges and moves look at: a range or an interval of the hash. */
@@ -156,6 +157,8 @@ static bool may_change_mode(const struct metagroups *m, const struct metaops_pla
     uint64_t generation = info.set ? info.generation : 0;
     if (plan->generation != generation) return meta_refuse(r, META_STALE, "the space has generation %" PRIu64 " meanwhile, not %" PRIu64, generation, plan->generation);
     if (!info.set && m->map->n_spaces + m->n_ops >= META_SPACES_MAX) return meta_refuse(r, META_LIMIT, "a cluster has at most %d spaces with a mode", META_SPACES_MAX);
+    if (info.n_ranges > HOLDING_PIECES_MAX) /* groups could not be told which keys go where */
+        return meta_refuse(r, META_LIMIT, "the space has %u ranges, and can change its mode with at most %d: merge some of them first", info.n_ranges, HOLDING_PIECES_MAX);
     if (!room_for_ranges(m, plan->n_ranges, r)) return false;
     struct range_desc *ranges = mem_zalloc((plan->n_ranges + 1) * sizeof *ranges);
     bool known = true;

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "cluster/holding.h"
 #include "cluster/metaview.h"
 #include "metakit.h"
 
@@ -520,6 +521,38 @@ static void a_bucket_becomes_a_range_where_it_is_and_keeps_its_descriptor(void *
     metakit_fini(&k);
 }
 
+/* What moves has a plan that each group must be able to keep: a side of it has HOLDING_PIECES_MAX pieces at most. */
+static void a_space_of_too_many_ranges_keeps_its_mode_until_some_are_merged(void **unused)
+{
+    struct metakit k;
+    struct space_info info;
+    struct metaops_plan hash = {.kind = METAOPS_CHANGE_MODE, .space = SLICE("users"), .mode = SPACE_HASH};
+    char key[24];
+    metakit_init(&k, 3, 0, 4, 3, SPACE_BUCKET);
+    make_users(&k);
+    for (int i = 1; i <= HOLDING_PIECES_MAX; i++) {
+        snprintf(key, sizeof key, "users/%06d", i);
+        struct metaops_plan cut = split_at(&k, key, false);
+        assert_code(metakit_begin(&k, &cut), META_DONE);
+        assert_code(metakit_step(&k, k.r.id, METAOPS_PLANNED, METAOPS_DONE, SLICE("")), META_DONE);
+    }
+    spaces_info(k.groups->map, SLICE("users"), &info);
+    assert_int_equal(info.n_ranges, HOLDING_PIECES_MAX + 1);
+    hash.generation = info.generation;
+    assert_code(metakit_begin(&k, &hash), META_LIMIT);
+    assert_string_equal(k.r.why, "the space has 4097 ranges, and can change its mode with at most 4096: merge some of them first");
+    assert_int_equal(k.groups->n_ops, 0);
+    const struct range_desc *a = users_at(&k, "users/000000"), *b = users_at(&k, "users/000001");
+    struct metaops_plan merge = {.kind = METAOPS_MERGE, .space = SLICE("users"), .group = 2, .other = 2, .range = a->id, .generation = a->generation, .range2 = b->id, .generation2 = b->generation};
+    assert_code(metakit_begin(&k, &merge), META_DONE);
+    assert_code(metakit_step(&k, k.r.id, METAOPS_PLANNED, METAOPS_DONE, SLICE("")), META_DONE);
+    spaces_info(k.groups->map, SLICE("users"), &info);
+    hash.generation = info.generation;
+    assert_code(metakit_begin(&k, &hash), META_DONE);
+    metagroups_check(k.groups);
+    metakit_fini(&k);
+}
+
 static void a_lost_driver_is_replaced_by_one_of_two_that_try(void **unused)
 {
     struct metakit k;
@@ -633,6 +666,7 @@ int main(void)
         cmocka_unit_test(ranges_move_between_the_same_groups_side_by_side),
         cmocka_unit_test(a_replica_moves_while_keys_walk_but_not_while_its_group_is_merged),
         cmocka_unit_test(a_bucket_becomes_a_range_where_it_is_and_keeps_its_descriptor),
+        cmocka_unit_test(a_space_of_too_many_ranges_keeps_its_mode_until_some_are_merged),
         cmocka_unit_test(a_lost_driver_is_replaced_by_one_of_two_that_try),
         cmocka_unit_test(replicas_of_a_new_cluster_are_spread_evenly),
         cmocka_unit_test(tables_show_nodes_groups_and_operations),
