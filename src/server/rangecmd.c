@@ -65,8 +65,8 @@ static bool bounds_extent(const struct slice *argv, uint32_t argc, struct slice 
 static void range_count(struct exec *x)
 {
     struct rangequery q;
-    uint64_t keys, bytes;
-    if (parse(x, RANGEQUERY_BOUNDS, &q) && rangequery_count(x, topology_of(x), &q, &keys, &bytes)) reply_int(&x->out, (int64_t)keys);
+    uint64_t keys;
+    if (parse(x, RANGEQUERY_BOUNDS, &q) && rangequery_count(x, topology_of(x), &q, &keys)) reply_int(&x->out, (int64_t)keys);
 }
 
 /* The keys first: deleting ends the walk. */

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/num.h"
+#include "route/keyspace.h"
 #include "shard/topology.h"
 
 /* ---- arguments */
@@ -150,19 +151,51 @@ static bool lay_out(struct exec *x, const struct topology *t, const struct range
     return false;
 }
 
-bool rangequery_count(struct exec *x, const struct topology *t, const struct rangequery *q, uint64_t *keys, uint64_t *bytes)
+/* ---- counting */
+
+static bool is_past(const struct entry *e, int64_t now_ms)
+{
+    int64_t at = entry_expiry_ms(e);
+    return at && now_ms > at;
+}
+
+static uint64_t count_past_in_order(const struct keyindex *k, struct slice start, struct slice end, int64_t now_ms)
+{
+    struct keyindex_at at;
+    uint64_t n = 0;
+    for (const struct entry *e = keyindex_seek(k, start, &at); e && (!end.n || slice_cmp(entry_key(e), end) < 0); e = keyindex_next(&at)) n += is_past(e, now_ms);
+    return n;
+}
+
+static bool is_between(struct slice key, struct slice start, struct slice end) { return slice_cmp(key, start) >= 0 && (!end.n || slice_cmp(key, end) < 0); }
+
+static uint64_t count_past_of_expiring(const struct store *s, uint16_t db, struct slice space, struct slice start, struct slice end, int64_t now_ms)
+{
+    struct table_iter it;
+    uint64_t n = 0;
+    table_iter_init(&it, &s->dbs[db]->expiring);
+    for (const struct entry *e; (e = table_iter_next(&it));) n += is_past(e, now_ms) && is_between(entry_key(e), start, end) && slice_eq(space_of(entry_key(e)), space);
+    return n;
+}
+
+/* Those that have expired and are still there do not count. Nothing knows where they are, so the keys that expire are looked at, or all of the part, whichever are fewer. */
+uint64_t rangequery_count_in(const struct store *s, uint16_t db, struct slice space, struct slice start, struct slice end, int64_t now_ms)
+{
+    const struct keyindex *k = store_index(s, db, space);
+    uint64_t n = k ? keyindex_count(k, start, end.n ? &end : NULL) : 0, expiring = store_expiring(s, db);
+    if (n == 0 || expiring == 0) return n;
+    return n - (n < expiring ? count_past_in_order(k, start, end, now_ms) : count_past_of_expiring(s, db, space, start, end, now_ms));
+}
+
+bool rangequery_count(struct exec *x, const struct topology *t, const struct rangequery *q, uint64_t *keys)
 {
     struct rangequery_walk w;
-    *keys = *bytes = 0;
+    *keys = 0;
     if (!lay_out(x, t, q, EXEC_NO_SHARD, &w)) return false;
-    for (uint32_t i = 0; i < w.n_pieces; i++)
-        for (uint32_t s = 0; s < w.pieces[i].n; s++) {
-            const struct rangequery_piece *p = &w.pieces[i];
-            const struct keyindex *k = store_index(x->stores[p->first + s], x->db, q->space);
-            if (!k) continue;
-            *keys += keyindex_count(k, p->start, p->end.n ? &p->end : NULL);
-            *bytes += keyindex_bytes(k, p->start, p->end.n ? &p->end : NULL);
-        }
+    for (uint32_t i = 0; i < w.n_pieces; i++) {
+        const struct rangequery_piece *p = &w.pieces[i];
+        for (uint32_t s = 0; s < p->n; s++) *keys += rangequery_count_in(x->stores[p->first + s], x->db, q->space, p->start, p->end, x->now_ms);
+    }
     rangequery_end(&w);
     return true;
 }
@@ -230,11 +263,7 @@ static struct rangequery_source *nearest(struct rangequery_walk *w)
     return best;
 }
 
-static bool has_expired(const struct rangequery_walk *w, const struct entry *e)
-{
-    int64_t at = entry_expiry_ms(e);
-    return at && at < w->now_ms;
-}
+static bool has_expired(const struct rangequery_walk *w, const struct entry *e) { return is_past(e, w->now_ms); }
 
 /* An entry whose time is over goes when it is met, as it does wherever a key is looked for: so the answer waits for its end, and nobody whose clock is behind shows it again. False: it is kept, and shown. Else the walk is behind it. */
 static bool bury(struct rangequery_walk *w, struct rangequery_source *s)

@@ -61,8 +61,10 @@ struct entry *rangequery_next(struct rangequery_walk *w, struct store **store);
 void rangequery_refresh(struct rangequery_walk *w, struct slice key);
 void rangequery_end(struct rangequery_walk *w);
 
-/* Sums over what the query means, without a walk. Expired keys that are still there count. */
-bool rangequery_count(struct exec *x, const struct topology *t, const struct rangequery *q, uint64_t *keys, uint64_t *bytes);
+/* How many keys the query means; without a walk where none expire. */
+bool rangequery_count(struct exec *x, const struct topology *t, const struct rangequery *q, uint64_t *keys);
+/* The same of one store, whose keys of the space are in order. end empty: to the space's end. */
+uint64_t rangequery_count_in(const struct store *s, uint16_t db, struct slice space, struct slice start, struct slice end, int64_t now_ms);
 
 /* The cursor behind which the next page begins: at key (forward), below it (reverse). */
 void rangequery_cursor(const struct rangequery *q, struct slice key, struct buf *out);

@@ -103,16 +103,30 @@ static void range_move(struct exec *x)
 
 /* ---- showing */
 
+struct weighing {
+    struct exec *x;
+    struct slice space;
+    uint64_t keys, bytes;
+};
+
+/* A part of the space where the map has it: what is left over of a slice that has been carried away is elsewhere, too. */
+static bool weigh_piece(void *ctx, const struct space_piece *p)
+{
+    struct weighing *w = ctx;
+    const struct route *r = w->x->route;
+    uint32_t first = p->hashed ? 0 : route_place(r, p->shard), n = p->hashed ? r->shards : 1;
+    for (uint32_t i = 0; i < n; i++) rangefigures_weigh(w->x->stores[first + i], w->space, p->start, p->end, &w->keys, &w->bytes);
+    return true;
+}
+
 static void add_space(struct exec *x, const struct space_info *info)
 {
     struct reply *r = &x->out;
-    const struct topology *t = topology_of(x);
-    uint64_t keys = 0, bytes = 0;
+    struct topology *t = topology_of(x);
+    struct weighing sum = {.x = x, .space = info->name};
     bool ordered = true;
-    for (uint32_t i = 0; i < x->route->shards; i++) {
-        rangefigures_weigh(x->stores[i], info->name, SLICE(""), SLICE(""), &keys, &bytes);
-        ordered &= topology_is_ordered(t, i, info->name);
-    }
+    spaces_overlap(topology_map(t), info->name, SLICE(""), SLICE(""), weigh_piece, &sum);
+    for (uint32_t i = 0; i < x->route->shards; i++) ordered &= topology_is_ordered(t, i, info->name);
     bool by_hash = info->mode == SPACE_HASH && !info->moving;
     reply_map(r, (by_hash ? 3 : 6) + (info->moving ? 2 : 0));
     reply_bulk_str(r, "space");
@@ -121,8 +135,8 @@ static void add_space(struct exec *x, const struct space_info *info)
     spacereply_int(r, "generation", info->generation);
     if (!by_hash) {
         spacereply_text(r, "state", info->moving ? "moving" : ordered ? "ready" : "being put in order");
-        spacereply_int(r, "keys", keys); /* as far as they are in order */
-        spacereply_int(r, "bytes", bytes);
+        spacereply_int(r, "keys", sum.keys); /* as far as they are in order */
+        spacereply_int(r, "bytes", sum.bytes);
     }
     if (!info->moving) return;
     spacereply_text(r, "to-mode", space_mode_name(info->to_mode));

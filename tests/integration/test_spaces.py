@@ -196,6 +196,26 @@ def test_mistakes_are_told_with_what_was_meant(four, call, error):
 # ---- ordered reads
 
 
+def test_counting_leaves_out_what_has_expired(four):
+    c = four
+    set_mode(c, "m", "RANGE")
+    wait_for_moves(c)
+    c.execute_command("DEBUG", "SET-ACTIVE-EXPIRE", 0)
+    for brief, lasting in ((3, 50), (60, 10)):
+        c.flushall()
+        for i in range(lasting):
+            c.set(f"m/l{i:03d}", "stays")
+        for i in range(brief):
+            c.set(f"m/b{i:03d}", "goes", px=1)
+            c.set(f"other/b{i:03d}", "goes", px=1)
+        c.set("m/later", "goes later", ex=1000)
+        time.sleep(0.01)
+        assert c.execute_command("RANGE.COUNT", "m") == lasting + 1
+        assert c.execute_command("RANGE.COUNT", "m", "m/b", "m/c") == 0
+        assert c.execute_command("RANGE.COUNT", "m", "m/b001", "m/l005") == 5
+        assert c.dbsize() == lasting + 2 * brief + 1, "they were removed before they were counted"
+
+
 def test_every_type_of_value_is_read_in_order_and_so_is_a_part_of_it(four):
     c = four
     set_mode(c, "m", "RANGE")

@@ -192,6 +192,30 @@ static void a_measured_slice_has_a_key_of_all_databases_or_of_none_and_a_huge_va
     buf_fini(&huge);
 }
 
+static void tells_keys(const char *n)
+{
+    char expected[32];
+    ask(0, 0, SLICE(""), "space.info s");
+    snprintf(expected, sizeof expected, "$4\r\nkeys\r\n:%s\r\n", n);
+    if (!memmem(r.out.p, r.out.len, expected, strlen(expected))) fail_msg("got %.*s\n  expected %s keys", (int)r.out.len, r.out.p, n);
+}
+
+/* What has been carried is in the source, too, until it is dropped. */
+static void keys_in_two_places_are_told_of_once(void **state)
+{
+    enum spaces_error error;
+    tells_keys("9");
+    begin();
+    carry("(s/3");
+    follow(spaces_move_advance(map(), SLICE("s"), RANGE, SLICE("s/3"), &error, NULL));
+    tells_keys("9");
+    carry("+");
+    follow(spaces_move_finish(map(), SLICE("s"), RANGE, &error, NULL));
+    assert_int_equal(keys(FROM), 6);
+    assert_int_equal(keys(TO), 9);
+    tells_keys("9");
+}
+
 static void orders_that_come_late_change_nothing(void **state)
 {
     struct part first, second;
@@ -468,6 +492,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_slice_is_in_two_places_until_it_is_dropped_and_served_in_none_until_it_is_taken),
         TEST(a_measured_slice_has_a_key_of_all_databases_or_of_none_and_a_huge_value_goes_alone),
+        TEST(keys_in_two_places_are_told_of_once),
         TEST(orders_that_come_late_change_nothing),
         TEST(an_operation_that_has_ended_does_not_come_back),
         TEST(reservations_make_way_and_intents_are_waited_for),

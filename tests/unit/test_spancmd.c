@@ -106,6 +106,18 @@ static void fill(void)
 
 /* ---- */
 
+static void keys_that_have_expired_are_not_counted_though_they_are_still_there(void **state)
+{
+    fill();
+    says(A, "set|r/c|3|px|100", "+OK\r\n");
+    says(A, "set|r/d|3|px|100000", "+OK\r\n");
+    says(A, "range.count|r|-|r/m", ":4\r\n");
+    r.w->now_ms += 1000;
+    says(A, "range.count|r|-|r/m", ":3\r\n");
+    tells(A, "span.count|t1|r||r/m|", ":3\r\n");
+    assert_int_equal(store_keys(seatrig_store(&r, A), 0), 4);
+}
+
 static void a_page_is_told_and_its_span_reserved(void **state)
 {
     fill();
@@ -291,6 +303,7 @@ static void words_that_make_no_sense_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(keys_that_have_expired_are_not_counted_though_they_are_still_there, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_page_is_told_and_its_span_reserved, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_page_goes_from_the_end_on_and_up_to_its_limit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_enough_by_itself_reserves_nothing, set_up, tear_down),
