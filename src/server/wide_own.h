@@ -1,4 +1,4 @@
-/* What the commands over all groups share (server/wide.c, server/widescan.c). A front's thread alone. */
+/* What the commands over several groups share. A front's thread alone. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -7,10 +7,13 @@
 #include "base/slice.h"
 #include "cluster/meta.h"
 
+struct call;
 struct conn;
-struct exec;
+struct front;
 struct reply;
 struct space_map;
+struct txn_answer;
+struct txn_request;
 
 /* The groups that may have keys, as bits. */
 struct wide_groups {
@@ -31,4 +34,6 @@ void wide_reply_nonsense(struct reply *out);
 /* The errand is over: the connection gets its answer, and goes on. Frees the answer. */
 void wide_finish(struct conn *c, struct buf *answer);
 
-void widescan_command(struct exec *x); /* SCAN */
+/* Requests of groups' own commands, and what became of them: as a call has it, and as transactions do. mem_free the answers; their replies are the call's. */
+void wide_add_requests(struct call *c, const struct front *f, const struct txn_request *requests, uint32_t n);
+struct txn_answer *wide_answers(const struct call *c);

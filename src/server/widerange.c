@@ -1,6 +1,5 @@
 #include "server/widerange.h"
 
-#include "base/check.h"
 #include "base/mem.h"
 #include "server/front.h"
 #include "server/rangetxn.h"
@@ -37,9 +36,7 @@ static struct txn *txn_of(const struct widerange *w) { return rangetxn_txn(w->ra
 
 static void answered(void *ctx, struct call *c)
 {
-    static const enum txn_fate fates[] = {[CALL_ANSWERED] = TXN_ANSWERED, [CALL_NOBODY] = TXN_NOT_DONE, [CALL_UNCERTAIN] = TXN_MAY_BE_DONE};
-    struct txn_answer *a = mem_alloc(call_size(c) * sizeof *a);
-    for (uint32_t i = 0; i < call_size(c); i++) a[i].fate = fates[call_fate(c, i, &a[i].reply)];
+    struct txn_answer *a = wide_answers(c);
     txn_answered(txn_of(ctx), relay_now_ms(), a, call_size(c));
     mem_free(a);
     call_free(c);
@@ -49,11 +46,7 @@ static void send(void *ctx, struct txn *t, const struct txn_request *requests, u
 {
     struct widerange *w = ctx;
     struct call *c = call_new(w->front, w->db, w->resp, answered, w);
-    for (uint32_t i = 0; i < n; i++) {
-        const struct command *cmd = command_find_any(w->front->worker.engine->commands, requests[i].argv[0]);
-        CHECK(cmd);
-        call_add(c, requests[i].group, cmd, requests[i].argv, requests[i].argc);
-    }
+    wide_add_requests(c, w->front, requests, n);
     call_send(c, timeout_ms);
 }
 

@@ -19,6 +19,7 @@
 #include "server/relay_parts.h"
 #include "server/stats.h"
 #include "server/transactions.h"
+#include "server/wide_own.h"
 #include "server/widerange.h"
 #include "shard/scratch.h"
 
@@ -332,36 +333,19 @@ static void ran_in_one_group(void *ctx, struct call *c)
 
 /* ---- calls */
 
-static void add_requests(struct call *c, const struct front *f, const struct txn_request *requests, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        const struct command *cmd = command_find_any(engine_of(f)->commands, requests[i].argv[0]);
-        CHECK(cmd);
-        call_add(c, requests[i].group, cmd, requests[i].argv, requests[i].argc);
-    }
-}
-
 static void run_in_one_group(struct widetxn *w, uint32_t group)
 {
     struct txnask ask = {0};
     struct call *c = call_new(w->front, w->conn->db, w->resp, ran_in_one_group, w);
     add_run(w, &ask, group);
-    add_requests(c, w->front, txnask_requests(&ask), 1);
+    wide_add_requests(c, w->front, txnask_requests(&ask), 1);
     txnask_fini(&ask);
     call_send(c, relay_timeout_ms(w->front->server->relay));
 }
 
-static struct txn_answer *answers_of(const struct call *c)
-{
-    static const enum txn_fate fates[] = {[CALL_ANSWERED] = TXN_ANSWERED, [CALL_NOBODY] = TXN_NOT_DONE, [CALL_UNCERTAIN] = TXN_MAY_BE_DONE};
-    struct txn_answer *a = mem_alloc(call_size(c) * sizeof *a);
-    for (uint32_t i = 0; i < call_size(c); i++) a[i].fate = fates[call_fate(c, i, &a[i].reply)];
-    return a;
-}
-
 static void answered(void *ctx, struct call *c)
 {
-    struct txn_answer *a = answers_of(c);
+    struct txn_answer *a = wide_answers(c);
     txn_answered(((struct widetxn *)ctx)->txn, relay_now_ms(), a, call_size(c));
     mem_free(a);
     call_free(c);
@@ -375,7 +359,7 @@ static void send(void *ctx, struct txn *t, const struct txn_request *requests, u
 {
     struct widetxn *w = ctx;
     struct call *c = call_new(w->front, 0, 2, answered, w);
-    add_requests(c, w->front, requests, n);
+    wide_add_requests(c, w->front, requests, n);
     call_send(c, timeout_ms);
 }
 
@@ -526,7 +510,7 @@ static bool leads(void *ctx, uint32_t group)
 static void care_answered(void *ctx, struct call *c)
 {
     struct widetxns *w = ((struct front *)ctx)->txns;
-    struct txn_answer *a = answers_of(c);
+    struct txn_answer *a = wide_answers(c);
     txncare_answered(w->care, a, call_size(c));
     const struct txncare_counts *k = txncare_counts(w->care);
     __atomic_store_n(&w->counts.recovered, k->committed + k->dropped + k->settled, __ATOMIC_RELAXED);
@@ -540,7 +524,7 @@ static void care_send(void *ctx, struct txncare *care, const struct txn_request 
 {
     struct front *f = ctx;
     struct call *c = call_new(f, 0, 2, care_answered, f);
-    add_requests(c, f, requests, n);
+    wide_add_requests(c, f, requests, n);
     call_send(c, timeout_ms);
 }
 
