@@ -272,6 +272,7 @@ static void on_task(void *ctx, void *self, uint32_t kind, uint64_t arg)
     case NODESIM_ADMIN: nodesim_story_admin(s); break;
     case NODESIM_LOCK: nodesim_lock_event(s, arg); break;
     case NODESIM_PIPE: nodesim_pipe_event(s, arg); break;
+    case NODESIM_LIST: nodesim_list_event(s, arg); break;
     case NODESIM_TOPOLOGY: nodesim_topology_admin(s); break;
     case NODESIM_STRIKE: nodesim_topology_strike(s, arg); break;
     case NODESIM_TXN_CLIENT:
@@ -443,6 +444,7 @@ static void close_raft(struct nodesim_node *n)
     nodesim_txn_close(n);
     nodesim_wide_close(n);
     nodesim_forward_close(n);
+    nodesim_list_close(n);
     memset(n->leads, 0, sizeof n->leads);
     struct metahost *meta = n->meta;
     n->meta = NULL; /* those who asked are told */

@@ -12,6 +12,7 @@
  *     nodesim_range.c    a key space that has an order, and commands on ranges of it
  *     nodesim_lock.c     clients that lock parts of it
  *     nodesim_pipe.c     pipelines, and reads that may be old
+ *     nodesim_list.c     commands over all keys
  *     nodesim_mover.c    movers, which carry keys between groups
  *     nodesim_topology.c changes of that key space, and faults at their steps
  *     nodesim_story.c    an administrator, the weather, and what must be true in the end
@@ -42,6 +43,8 @@ enum nodesim_mutant {
     NODESIM_HALF_LOCK,     /* a lock over groups does not look for other locks in all of them */
     NODESIM_HALF_DELETION, /* a range over groups is not deleted in all of them */
     NODESIM_NO_RECORD,     /* a leader does not know a write again that has happened */
+    NODESIM_ON_THEIR_WAY,  /* a group tells of all its keys while some of them are on their way */
+    NODESIM_OLD_LIST,      /* who asks for all keys does not hear that groups know a newer map */
     NODESIM_MUTANTS,
 };
 const char *nodesim_mutant_name(enum nodesim_mutant m);
@@ -64,6 +67,7 @@ struct nodesim_result {
     uint64_t struck[NODESIM_ATS];
     uint64_t strikes, handed_over, blinded; /* faults in the middle of a topology change; nodes that were cut off from the map alone; handed_over: group 1, while keys were carried */
     uint64_t forwarded, sent_again, repeated; /* writes that a node sent on: that were done, those of them that were sent more than once, and answers from a record */
+    uint64_t counted, listed, scanned; /* all keys, by DBSIZE, KEYS, and SCAN to its end */
     uint64_t wide_ranges, wide_deletions, wide_locks; /* commands on ranges in several groups: reads, deletions, those of locks */
     uint64_t wide_writes, wide_reads, wide_refused, wide_uncertain, recovered; /* transactions over two groups; recovered: without their coordinators */
 };

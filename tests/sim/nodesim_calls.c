@@ -132,6 +132,7 @@ static bool admits(void *ctx, const struct task *t, const struct request *r, con
     n->admitted = reign_of(n, r->group);
     bool admitted = n->real->admits(n->real->ctx, t, r, s);
     if (n->sim->mutant == NODESIM_READ_INTENT && n->admitted && (r->cmd->flags & (CMD_READONLY | CMD_OF_GROUP)) == CMD_READONLY) return true;
+    if (n->sim->mutant == NODESIM_ON_THEIR_WAY && n->admitted && r->cmd->flags & CMD_ALL_KEYS) return true;
     if (n->sim->mutant == NODESIM_NO_FENCE && n->admitted && !(r->cmd->flags & CMD_OF_GROUP) && !intents_any(n->real->intents(n->real->ctx, s))) return true;
     return admitted;
 }

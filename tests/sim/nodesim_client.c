@@ -114,7 +114,7 @@ static void settle_one(struct nodesim_node *n, struct nodesim_guest *g, const st
 bool nodesim_client_run(struct nodesim_node *n, const struct nodesim_guest *guest, const struct nodesim_run *r)
 {
     struct buf replies = {0};
-    struct task t = {.out = &replies, .resp = 2, .stale = r->stale, .tickets = r->ticket};
+    struct task t = {.out = &replies, .resp = 2, .db = r->db, .stale = r->stale, .tickets = r->ticket};
     size_t at = 0;
     for (uint32_t i = 0; i < r->times; i++) task_add_to(&t, n->engine, r->group, command_find_any(n->sim->commands, r->argv[0]), r->argv, r->argc);
     uint32_t group = t.requests[0].group;
@@ -144,6 +144,7 @@ bool nodesim_client_request(struct nodesim_node *n, uint32_t number)
         nodesim_forward_begin(n, &r);
         return true;
     }
+    if (nodesim_list_begin(n, &r)) return true;
     struct slice argv[NODESIM_WORDS];
     for (uint32_t i = 0; i < r.argc; i++) argv[i] = slice_str(r.words[i]);
     const struct nodesim_guest g = {.client = r.client, .attempt = r.attempt};
@@ -381,7 +382,8 @@ void nodesim_client_answer(struct nodesim *s, uint32_t number)
 {
     struct nodesim_answer *a = &s->answers[number];
     struct slice reply = buf_slice(&a->reply);
-    if (a->client >= NODESIM_FIRST_PIPE) nodesim_pipe_answer(s, a);
+    if (a->client >= NODESIM_FIRST_LISTER) nodesim_list_answer(s, a);
+    else if (a->client >= NODESIM_FIRST_PIPE) nodesim_pipe_answer(s, a);
     else if (a->client >= NODESIM_FIRST_LOCKER) nodesim_lock_answer(s, a);
     if (a->client >= NODESIM_FIRST_LOCKER) return;
     struct nodesim_client *c = &s->clients[a->client];

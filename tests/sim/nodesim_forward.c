@@ -64,7 +64,7 @@ static void answered(void *ctx, uint64_t arg, const struct txn_answer *answers, 
 static void send(struct forward *f, const struct slice *argv, uint32_t group)
 {
     struct nodesim_node *n = f->node;
-    const struct nodesim_call call = {answered, f, 0};
+    const struct nodesim_call call = {.done = answered, .ctx = f, .db = f->request.db};
     const struct txn_request r = {.group = group, .argv = argv, .argc = f->request.argc};
     struct ticket fence;
     task_fence(n->engine, command_find_any(n->sim->commands, argv[0]), argv, r.argc, &fence);

@@ -271,8 +271,10 @@ static void make_reservations(struct nodesim_node *n, uint32_t group, const stru
 /* Runs it for the leg; under a number of an attempt that there is not, nobody hears the answer. */
 static bool run_leg(struct nodesim_node *n, uint64_t arg, uint32_t attempt, uint32_t group, const struct slice *argv, uint32_t argc)
 {
-    const struct ticket ticket = n->sim->legs->legs[leg_of(arg)].ticket;
-    const struct nodesim_run run = {.group = group, .argv = argv, .argc = argc, .times = 1, .ticket = ticket.seq ? &ticket : NULL};
+    const struct leg *l = &n->sim->legs->legs[leg_of(arg)];
+    const struct ticket ticket = l->ticket;
+    uint16_t db = n->sim->legs->calls[l->call].who.db;
+    const struct nodesim_run run = {.group = group, .argv = argv, .argc = argc, .times = 1, .db = db, .ticket = ticket.seq ? &ticket : NULL};
     return nodesim_client_run(n, &(struct nodesim_guest){.client = leg_of(arg), .attempt = attempt, .is_leg = true}, &run);
 }
 

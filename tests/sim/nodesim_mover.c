@@ -12,7 +12,7 @@
 #include "cluster/mover.h"
 #include "nodesim_own.h"
 
-enum { LOOK_MS = 20, TELL_MS = 2000, SLICE_KEYS = 2, SLICE_BYTES = 200, PIECE_BYTES = 8, LATE_MS = 4000 };
+enum { LOOK_MS = 20, TELL_MS = 2000, SLICE_KEYS = 3, SLICE_BYTES = 200, PIECE_BYTES = 8, LATE_MS = 4000 };
 
 /* What group 1 is to be told. */
 struct word {
@@ -74,7 +74,7 @@ static void make_small(struct nodesim_node *n, struct slice *argv, uint32_t argc
 static void send(void *ctx, struct mover *m, uint64_t op, const struct txn_request *requests, uint32_t count, uint32_t timeout_ms)
 {
     struct nodesim_node *n = ctx;
-    const struct nodesim_call call = {answered, n, op};
+    const struct nodesim_call call = {.done = answered, .ctx = n, .arg = op};
     char words[NODESIM_GROUPS][12];
     struct txn_request *small = mem_dup(requests, count * sizeof *requests);
     CHECK(count <= NODESIM_GROUPS);

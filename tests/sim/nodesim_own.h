@@ -30,7 +30,9 @@ enum {
     NODESIM_LOCKERS = 4,
     NODESIM_FIRST_PIPE = NODESIM_FIRST_LOCKER + NODESIM_LOCKERS, /* send pipelines, */
     NODESIM_PIPES = 2,
-    NODESIM_FIRST_TXN = NODESIM_FIRST_PIPE + NODESIM_PIPES, /* want transactions */
+    NODESIM_FIRST_LISTER = NODESIM_FIRST_PIPE + NODESIM_PIPES, /* list all keys, */
+    NODESIM_LISTERS = 2,
+    NODESIM_FIRST_TXN = NODESIM_FIRST_LISTER + NODESIM_LISTERS, /* want transactions */
     NODESIM_WORDS = 7,
     NODESIM_WORD_BYTES = 40,
 };
@@ -72,6 +74,7 @@ enum nodesim_task {
     NODESIM_TXN_TIMEOUT,
     NODESIM_LOCK,
     NODESIM_PIPE,
+    NODESIM_LIST,
     NODESIM_TOPOLOGY, /* the key space's administrator */
     NODESIM_STRIKE,
 };
@@ -80,6 +83,7 @@ enum nodesim_task {
 
 struct nodesim_request { /* on its way to a node: it may arrive when the client has long given up */
     uint32_t client, attempt, argc;
+    uint16_t db;
     uint32_t times; /* a pipeline of so many of the same; 0: of one. They have numbers of attempts of their own, from this one on */
     bool stale;     /* a read: whoever gets it answers it, if it has a replica */
     bool forward;   /* a write: whoever gets it sends it on to who leads */
@@ -189,6 +193,7 @@ struct nodesim_node { /* a process. As long as the machine has no node of the cl
     struct nodesim_snap snap;
     struct nodesim_txn_node *txns;
     struct nodesim_forward_node *forwards;
+    struct nodesim_list *lists; /* commands over all keys, under way */
     struct nodesim_wide *wide; /* commands over several groups, under way */
     struct nodesim_mover_node *mover;
 };
@@ -216,6 +221,7 @@ struct nodesim {
     struct nodesim_moves *moves;
     struct nodesim_locks *locks;
     struct nodesim_pipes *pipes;
+    struct nodesim_lists *lists;
     uint32_t think_us;
     uint32_t held; /* a command stands still somewhere */
     struct nodesim_machine machines[NODESIM_NODES + 1];
@@ -273,6 +279,7 @@ struct nodesim_run {
     uint32_t group; /* of a coordinator, which names it; else SEATING_NO_GROUP */
     const struct slice *argv;
     uint32_t argc, times;
+    uint16_t db;
     bool stale;
     const struct ticket *ticket; /* of a write that another node may have sent; NULL */
 };
@@ -312,11 +319,21 @@ void nodesim_pipe_free(struct nodesim *s);
 void nodesim_pipe_event(struct nodesim *s, uint64_t arg);
 void nodesim_pipe_answer(struct nodesim *s, const struct nodesim_answer *a);
 
+/* ---- nodesim_list.c */
+void nodesim_list_new(struct nodesim *s);
+void nodesim_list_start(struct nodesim *s);
+void nodesim_list_free(struct nodesim *s);
+void nodesim_list_event(struct nodesim *s, uint64_t arg);
+void nodesim_list_answer(struct nodesim *s, const struct nodesim_answer *a);
+bool nodesim_list_begin(struct nodesim_node *n, const struct nodesim_request *r); /* false: the command is not over all keys */
+void nodesim_list_close(struct nodesim_node *n);
+
 /* ---- nodesim_leg.c */
 struct nodesim_call { /* what is called when all requests have their answers */
     void (*done)(void *ctx, uint64_t arg, const struct txn_answer *answers, uint32_t n);
     void *ctx; /* lives as long as the node, or until then */
     uint64_t arg;
+    uint16_t db; /* that the requests are about */
 };
 void nodesim_leg_new(struct nodesim *s);
 void nodesim_leg_free(struct nodesim *s);
@@ -368,6 +385,7 @@ void nodesim_topology_strike(struct nodesim *s, uint64_t arg);
 void nodesim_topology_step(struct nodesim_node *n, enum metaops_step to); /* the driver is about to say it */
 void nodesim_topology_order(struct nodesim_node *n, uint32_t driver, struct slice name); /* the driver's order has come to this node, which may lead the group */
 void nodesim_topology_map(struct nodesim_node *n, const struct space_map *m); /* the node has this map now */
+uint32_t nodesim_topology_blind(const struct nodesim *s); /* a node that is cut off from the map; 0 */
 bool nodesim_topology_blinds(const struct nodesim *s, uint32_t from, uint32_t to, const struct wire_frame *f); /* the frame is lost: one of them is cut off from the map */
 
 /* ---- nodesim_story.c */

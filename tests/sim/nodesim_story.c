@@ -17,7 +17,7 @@ enum { CALM_MS = 2500, FAULTS_MS = 14000, PEACE_MS = 7000, QUIET_MS = 5000, ASK_
 const char *nodesim_mutant_name(enum nodesim_mutant m)
 {
     static const char *names[NODESIM_MUTANTS] = {"sound", "early-answer", "unconfirmed-read", "no-refill", "twice", "old-reign", "read-intent", "no-reservation", "unheld-read",
-                                                 "no-fence", "early-drop", "old-driver", "old-map", "half-lock", "half-deletion", "no-record"};
+                                                 "no-fence", "early-drop", "old-driver", "old-map", "half-lock", "half-deletion", "no-record", "on-their-way", "old-list"};
     return names[m];
 }
 
@@ -347,6 +347,7 @@ static void tell_story(struct nodesim *s)
     nodesim_txn_start(s);
     nodesim_lock_start(s);
     nodesim_pipe_start(s);
+    nodesim_list_start(s);
     world_after(w, 0, 1000 * WORLD_MS, NODESIM_TOPOLOGY, 0);
     if (rng_below(rng, 5) == 0) world_set_faults(w, &faults); /* it may happen while the cluster is founded */
     world_run(w, CALM_MS * WORLD_MS);
@@ -393,6 +394,7 @@ static void free_sim(struct nodesim *s)
     nodesim_txn_free(s);
     nodesim_lock_free(s);
     nodesim_pipe_free(s);
+    nodesim_list_free(s);
     nodesim_topology_free(s);
     for (uint32_t i = 0; i < s->n_answers; i++) buf_fini(&s->answers[i].reply);
     mem_free(s->answers);
@@ -405,7 +407,7 @@ static void free_sim(struct nodesim *s)
 
 void nodesim_run(uint64_t seed, enum nodesim_mutant mutant, bool trace, struct nodesim_result *out)
 {
-    const struct command_family families[] = {strings_family, keys_family, txncmd_family, carrycmd_family, rangecmd_family, rangelock_family, spancmd_family};
+    const struct command_family families[] = {strings_family, keys_family, txncmd_family, carrycmd_family, rangecmd_family, rangelock_family, spancmd_family, groups_family};
     struct nodesim *s = mem_zalloc(sizeof *s);
     struct world_program program = nodesim_program;
     *out = (struct nodesim_result){0};
@@ -421,6 +423,7 @@ void nodesim_run(uint64_t seed, enum nodesim_mutant mutant, bool trace, struct n
     nodesim_txn_new(s);
     nodesim_lock_new(s);
     nodesim_pipe_new(s);
+    nodesim_list_new(s);
     nodesim_topology_new(s);
     s->w = world_new(NODESIM_NODES, seed, &program, trace);
     prepare_machines(s);

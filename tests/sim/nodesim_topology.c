@@ -88,10 +88,12 @@ static void blind(struct nodesim *s, uint32_t node)
     s->result->blinded++;
 }
 
+uint32_t nodesim_topology_blind(const struct nodesim *s) { return s->admin && world_now(s->w) < s->topology->blind_until ? s->topology->blind : 0; }
+
 bool nodesim_topology_blinds(const struct nodesim *s, uint32_t from, uint32_t to, const struct wire_frame *f)
 {
-    const struct nodesim_topology *t = s->topology;
-    return s->admin && f->group == META_MAP_GROUP && world_now(s->w) < t->blind_until && (from == t->blind || to == t->blind);
+    uint32_t blind = nodesim_topology_blind(s);
+    return blind && f->group == META_MAP_GROUP && (from == blind || to == blind);
 }
 
 /* ---- the steps of a move */

@@ -106,7 +106,7 @@ static void txn_is_answered(void *ctx, uint64_t arg, const struct txn_answer *an
 static void txn_send(void *ctx, struct txn *t, const struct txn_request *requests, uint32_t n, uint32_t timeout_ms)
 {
     struct coordination *c = ctx;
-    const struct nodesim_call call = {txn_is_answered, c, 0};
+    const struct nodesim_call call = {.done = txn_is_answered, .ctx = c};
     nodesim_leg_send(c->node, &call, requests, n, timeout_ms);
 }
 
@@ -227,7 +227,7 @@ static void care_is_answered(void *ctx, uint64_t arg, const struct txn_answer *a
 
 static void care_send(void *ctx, struct txncare *c, const struct txn_request *requests, uint32_t n, uint32_t timeout_ms)
 {
-    const struct nodesim_call call = {care_is_answered, ctx, 0};
+    const struct nodesim_call call = {.done = care_is_answered, .ctx = ctx};
     nodesim_leg_send(ctx, &call, requests, n, timeout_ms);
 }
 

@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "nodesim.h"
 #include "raftsim.h"
 
-enum { MUTANT_SEEDS = 200, FULL_SEEDS = 100, COUNTS = 64 };
+enum { MUTANT_SEEDS = 200, FULL_SEEDS = 100, COUNTS = 96 };
 
 /* What is counted in a run, and over all of them. */
 struct count {
@@ -40,7 +41,8 @@ struct scenario {
 
 static void add(struct outcome *o, const char *name, uint64_t n)
 {
-    if (o->n < COUNTS) o->count[o->n++] = (struct count){name, n, false};
+    CHECK(o->n < COUNTS);
+    o->count[o->n++] = (struct count){name, n, false};
 }
 
 static void must(struct outcome *o, const char *name, uint64_t n)
@@ -125,6 +127,9 @@ static void run_nodes(uint64_t seed, int mutant, bool trace, struct outcome *o)
     must(o, "sent on", r.forwarded);
     must(o, "sent again", r.sent_again);
     must(o, "known again", r.repeated);
+    must(o, "all keys counted", r.counted);
+    must(o, "listed", r.listed);
+    must(o, "scanned", r.scanned);
     must(o, "ranges over groups", r.wide_ranges);
     must(o, "deletions over groups", r.wide_deletions);
     must(o, "on locks over groups", r.wide_locks);
