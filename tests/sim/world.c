@@ -52,13 +52,6 @@ struct world {
 
 static bool earlier(const struct event *a, const struct event *b) { return a->at != b->at ? a->at < b->at : a->seq < b->seq; }
 
-static void swap(struct event *a, struct event *b)
-{
-    struct event t = *a;
-    *a = *b;
-    *b = t;
-}
-
 static struct event *insert(struct world *w, const struct event *e)
 {
     if (w->n_heap == w->cap_heap) {
@@ -66,11 +59,8 @@ static struct event *insert(struct world *w, const struct event *e)
         w->heap = mem_resize(w->heap, w->cap_heap * sizeof *w->heap);
     }
     uint32_t i = w->n_heap++;
+    for (; i && earlier(e, &w->heap[(i - 1) / 2]); i = (i - 1) / 2) w->heap[i] = w->heap[(i - 1) / 2];
     w->heap[i] = *e;
-    while (i && earlier(&w->heap[i], &w->heap[(i - 1) / 2])) {
-        swap(&w->heap[i], &w->heap[(i - 1) / 2]);
-        i = (i - 1) / 2;
-    }
     return &w->heap[i];
 }
 
@@ -81,16 +71,15 @@ static struct event *push(struct world *w, uint64_t at, enum event_kind kind, ui
 
 static struct event pop(struct world *w)
 {
-    struct event first = w->heap[0];
-    w->heap[0] = w->heap[--w->n_heap];
-    for (uint32_t i = 0;;) {
-        uint32_t least = i;
-        for (uint32_t child = 2 * i + 1; child <= 2 * i + 2 && child < w->n_heap; child++)
-            if (earlier(&w->heap[child], &w->heap[least])) least = child;
-        if (least == i) return first;
-        swap(&w->heap[i], &w->heap[least]);
-        i = least;
+    struct event first = w->heap[0], last = w->heap[--w->n_heap];
+    uint32_t i = 0;
+    for (uint32_t child; (child = 2 * i + 1) < w->n_heap; i = child) {
+        child += child + 1 < w->n_heap && earlier(&w->heap[child + 1], &w->heap[child]);
+        if (!earlier(&w->heap[child], &last)) break;
+        w->heap[i] = w->heap[child];
     }
+    w->heap[i] = last;
+    return first;
 }
 
 /* ---- the run */
