@@ -153,6 +153,14 @@ static bool has_heard(const struct metahost *h, uint64_t node, uint64_t version)
     return node == h->me || (p && metahost_alive(h, node) && p->map_version >= version);
 }
 
+/* What this node knows of group 1 is no older than what its leader has told since this node started: before that it may be from long ago. */
+static bool knows_groups(const struct metahost *h)
+{
+    uint64_t leader = metahost_leader(h, META_MAP_GROUP);
+    const struct metahost_peer *p = metahost_peers_find(h, leader);
+    return leader == h->me || (p && metahost_alive(h, leader) && p->map_version && p->map_version <= h->groups->version);
+}
+
 static uint64_t op_version(const struct metahost *h, uint64_t op)
 {
     for (uint32_t i = 0; i < h->n_known_ops; i++)
@@ -216,6 +224,7 @@ static void tend_data(struct metahost *h, struct metahost_group *g, const struct
 {
     const struct metagroups_group *known = metagroups_find(h->groups, g->id);
     const struct metaops_op *op = known ? metagroups_op_of(h->groups, g->id) : NULL;
+    if (!knows_groups(h)) return;
     if (known && !op) tidy_up(h, g, known);
     if (!op || op->plan.kind != METAOPS_MOVE_REPLICA) return;
     uint64_t to = op->plan.to;
