@@ -17,6 +17,7 @@ struct script {
     enum metaops_step to;
     struct buf boundary;
     uint64_t now_ms;
+    uint32_t to_group, argc; /* of the first request */
     struct mover *mover;
     struct space_map *map;
 };
@@ -25,6 +26,8 @@ static void script_send(void *ctx, struct mover *m, uint64_t op, const struct tx
 {
     struct script *s = ctx;
     snprintf(s->command, sizeof s->command, "%.*s", (int)requests[0].argv[0].n, requests[0].argv[0].p);
+    s->to_group = requests[0].group;
+    s->argc = requests[0].argc;
 }
 
 static void script_tell(void *ctx, struct mover *m, uint64_t op, enum metaops_step from, enum metaops_step to, struct slice boundary)
@@ -63,6 +66,9 @@ static void drive(struct script *s, uint64_t term, uint32_t n)
 #define AT_THE_BEGINNING SLICE("*3\r\n$1\r\n-\r\n$1\r\n-\r\n$1\r\n-\r\n")
 #define ONE_ENTRY SLICE("*1\r\n*4\r\n:3\r\n*1\r\n$5\r\nentry\r\n*0\r\n$0\r\n\r\n")
 #define NO_ENTRY SLICE("*1\r\n*4\r\n:3\r\n*0\r\n*0\r\n$0\r\n\r\n")
+#define TWO_LARGE SLICE("*1\r\n*4\r\n:3\r\n*0\r\n*2\r\n$5\r\nlarge\r\n$5\r\nother\r\n$0\r\n\r\n")
+#define PIECE SLICE("*2\r\n$4\r\nnext\r\n$5\r\npiece\r\n")
+#define LAST_PIECE SLICE("*2\r\n$0\r\n\r\n$5\r\npiece\r\n")
 #define OK SLICE("+OK\r\n")
 
 /* What was asked is answered so, by all groups. */
@@ -100,6 +106,33 @@ static void the_map_is_told_a_boundary_that_it_can_have(void **unused)
     assert_true(s.to == METAOPS_CARRIED && s.boundary.len == 0);
     end(&s);
     buf_fini(&bound);
+}
+
+static void large_values_go_before_their_slice_and_one_that_has_expired_is_not_spoken_of(void **unused)
+{
+    struct script s;
+    begin(&s);
+    drive(&s, 3, 1);
+    answers(&s, "carry.begin", 2, AT_THE_BEGINNING);
+    answers(&s, "carry.measure", 1, SLICE("$1\r\n+\r\n"));
+    answers(&s, "carry.freeze", 1, TWO_LARGE);
+    assert_int_equal(s.to_group, 2);
+    answers(&s, "carry.piece", 1, PIECE);
+    assert_int_equal(s.to_group, 3);
+    answers(&s, "carry.put", 1, OK);
+    answers(&s, "carry.piece", 1, LAST_PIECE);
+    answers(&s, "carry.put", 1, SLICE("-CARRYLACKS\r\n")); /* then all of it goes again */
+    s.now_ms += 1000;
+    mover_turn(s.mover);
+    answers(&s, "carry.freeze", 1, TWO_LARGE);
+    answers(&s, "carry.piece", 1, LAST_PIECE);
+    answers(&s, "carry.put", 1, OK);
+    answers(&s, "carry.piece", 1, SLICE("$-1\r\n"));
+    assert_string_equal(s.command, "carry.take");
+    assert_int_equal(s.argc, 9); /* its name, operation, term, bound; one part: no entry, one large value, locks */
+    answers(&s, "carry.take", 1, OK);
+    assert_true(s.to == METAOPS_CARRIED && mover_counts(s.mover)->bytes == 5);
+    end(&s);
 }
 
 /* So that a command over all keys has its turn. */
@@ -158,6 +191,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_map_is_told_a_boundary_that_it_can_have),
+        cmocka_unit_test(large_values_go_before_their_slice_and_one_that_has_expired_is_not_spoken_of),
         cmocka_unit_test(a_source_that_is_busy_drops_what_has_arrived_before_it_is_asked_again),
         cmocka_unit_test(a_driver_goes_on_where_it_was_if_its_term_is_the_same_and_begins_anew_in_another),
     };
