@@ -49,14 +49,20 @@ void linkconn_leave(struct linkconn *c)
 
 void linkconn_greet(struct linkconn *c, uint64_t to)
 {
-    const struct links_options *o = &c->links->options;
-    struct wire_hello mine = {.version = WIRE_VERSION, .oldest = WIRE_VERSION_OLDEST, .node = o->node, .to = to, .incarnation = o->incarnation};
+    struct wire_hello mine;
     struct buf b = {0};
-    memcpy(mine.cluster, o->cluster, WIRE_CLUSTER_ID);
-    memcpy(mine.address, c->links->address, sizeof mine.address);
+    links_hello(c->links, to, &mine);
     wire_add_hello(&b, &mine);
     stream_send(c->links->loop, &c->stream, &b);
     buf_fini(&b);
+}
+
+void linkconn_hand_over(struct linkconn *c, const struct wire_hello *hello)
+{
+    c->phase = LINKCONN_HANDED;
+    c->lane_of = hello->node;
+    c->lane = (uint16_t)(hello->lane - 1);
+    stream_release(c->links->loop, &c->stream);
 }
 
 /* ---- bytes that come in */

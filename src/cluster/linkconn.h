@@ -9,7 +9,8 @@ enum linkconn_phase {
     LINKCONN_GREETING, /* the other's HELLO is missing */
     LINKCONN_UP,
     LINKCONN_LEAVING, /* turned away: ends when our HELLO is sent */
-    LINKCONN_CLOSED,  /* waits for the event loop to let go */
+    LINKCONN_HANDED,  /* a lane: the owner's when the event loop has let go */
+    LINKCONN_CLOSED,  /* waits for that, too */
 };
 
 struct linkconn {
@@ -23,6 +24,8 @@ struct linkconn {
     bool heard;        /* since the last tick */
     uint64_t heard_ms; /* on the waking clock */
     uint64_t acked;    /* bytes of ours that were taken, when we last looked */
+    uint64_t lane_of;  /* HANDED: the peer, and which one */
+    uint16_t lane;
 };
 
 struct linkpeer {
@@ -63,6 +66,7 @@ struct links {
 struct linkconn *linkconn_open(struct links *l, int fd, enum links_way way, struct linkpeer *peer);
 void linkconn_data(struct linkconn *c, struct slice bytes);
 void linkconn_greet(struct linkconn *c, uint64_t to); /* sends our HELLO */
+void linkconn_hand_over(struct linkconn *c, const struct wire_hello *hello); /* it is the lane that the hello says */
 void linkconn_leave(struct linkconn *c);              /* closes when all is sent */
 void linkconn_close(struct linkconn *c);
 void linkconn_free(struct linkconn *c); /* the event loop has let go of it */
@@ -71,6 +75,7 @@ bool linkconn_silent(struct linkconn *c);
 
 /* ---- links.c, called by connections */
 
+void links_hello(const struct links *l, uint64_t to, struct wire_hello *out); /* ours */
 /* The other's greeting is here. What a verdict other than welcome leads to is done. */
 void links_greeted(struct links *l, struct linkconn *c, const struct wire_hello *hello);
 /* The connection is of no use any more: closes it, and tells and retries as is due. why is a sentence, or NULL for error. */

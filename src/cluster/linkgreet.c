@@ -11,6 +11,7 @@ const char *linkgreet_text(enum linkgreet verdict)
         [LINKGREET_NUMBER_TWICE] = "a node of this number runs at another address: is its data directory a copy?",
         [LINKGREET_OLDER_RUN] = "a later run of this node was met already: is it started twice, or from an old copy?",
         [LINKGREET_STRANGER] = "it is no member",
+        [LINKGREET_NO_LANE] = "it calls a worker before its node is connected",
         [LINKGREET_ANOTHER_ANSWERS] = "another node answers at this address",
         [LINKGREET_TURNED_AWAY] = "it turns this node away; its log says why",
     };
@@ -55,5 +56,6 @@ void linkgreet_remember(struct linkgreet_known *known, const struct wire_hello *
 {
     known->incarnation = theirs->incarnation;
     known->version = theirs->version < WIRE_VERSION ? theirs->version : WIRE_VERSION;
+    known->lanes = theirs->lanes;
     memcpy(known->address, theirs->address, sizeof known->address);
 }

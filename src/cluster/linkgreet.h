@@ -11,6 +11,7 @@ enum linkgreet {
     LINKGREET_NUMBER_TWICE,  /* the node runs elsewhere under the same incarnation */
     LINKGREET_OLDER_RUN,     /* a later run of the node was met already */
     LINKGREET_STRANGER,      /* nobody that we know; the owner decides */
+    LINKGREET_NO_LANE,       /* a caller wants a lane before it is connected, or there are none */
     LINKGREET_ANOTHER_ANSWERS, /* a node that was called is not the one that was meant */
     LINKGREET_TURNED_AWAY,   /* by the node that was called */
 };
@@ -19,7 +20,8 @@ enum linkgreet {
 struct linkgreet_known {
     uint64_t incarnation; /* the latest that was met, 0: none */
     uint16_t version;     /* in which we speak with it */
-    char address[WIRE_ADDRESS_MAX + 1]; /* that this run named as its own */
+    uint16_t lanes;       /* that this run takes */
+    char address[WIRE_ADDRESS_MAX + 1]; /* that it named as its own */
 };
 
 /* A caller's greeting; known is NULL if it is no peer. */

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "cluster/linkconn.h"
+#include "cluster/linklanes.h"
 #include "io/dial.h"
 
 enum {
@@ -163,25 +164,29 @@ bool links_stats(const struct links *l, uint64_t node, struct links_stats *out)
 
 void links_totals(const struct links *l, struct links_totals *out) { *out = (struct links_totals){.refused = l->refused, .callers = l->callers}; }
 
-/* ---- our connection to a peer */
-
-static int open_connection(struct links *l, const struct resolve_address *to)
+void links_hello(const struct links *l, uint64_t to, struct wire_hello *out)
 {
-    int fd = socket(to->a.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), on = 1;
-    unsigned patience = l->options.silence_ms;
-    if (fd < 0) return -errno;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
-    if (connect(fd, (const struct sockaddr *)&to->a, to->n) == 0 || errno == EINPROGRESS) return fd;
-    int error = -errno;
-    close(fd);
-    return error;
+    const struct links_options *o = &l->options;
+    *out = (struct wire_hello){.version = WIRE_VERSION, .oldest = WIRE_VERSION_OLDEST, .node = o->node, .to = to, .incarnation = o->incarnation, .lanes = o->lanes};
+    memcpy(out->cluster, o->cluster, WIRE_CLUSTER_ID);
+    memcpy(out->address, l->address, sizeof out->address);
 }
+
+bool links_lanes(const struct links *l, uint64_t node, struct links_lanes *out)
+{
+    const struct linkpeer *p = find(l, node);
+    if (!p || p->state != LINKS_UP || p->known.version < WIRE_VERSION_LANES || !p->known.lanes || !l->options.lanes) return false;
+    *out = (struct links_lanes){.lanes = p->known.lanes, .known = p->known, .to.n = sizeof out->to.a};
+    links_hello(l, node, &out->greeting);
+    return getpeername(p->out->stream.fd, (struct sockaddr *)&out->to.a, &out->to.n) == 0;
+}
+
+/* ---- our connection to a peer */
 
 /* The greeting is sent ahead: it leaves when the connection is there. */
 static void connect_to(struct links *l, struct linkpeer *p, const struct resolve_address *to)
 {
-    int fd = open_connection(l, to);
+    int fd = dial_begin(to, l->options.silence_ms);
     if (fd < 0) {
         cannot_reach(l, p, fd);
         return;
@@ -264,10 +269,30 @@ static struct linkpeer *admit(struct links *l, struct linkpeer *p, const struct 
     return p ? p : add_peer(l, hello->node);
 }
 
+/* A lane is for a peer whose connection is there: with that one it ends. */
+static void lane_greeted(struct links *l, struct linkconn *c, const struct wire_hello *hello, enum linkgreet verdict)
+{
+    const struct linkpeer *p = find(l, hello->node);
+    if (verdict == LINKGREET_WELCOME && (!l->options.lanes || !p->in || p->known.incarnation != hello->incarnation)) verdict = LINKGREET_NO_LANE;
+    l->callers--;
+    if (verdict == LINKGREET_WELCOME) {
+        linkconn_hand_over(c, hello);
+        return;
+    }
+    if (verdict == LINKGREET_NO_LANE) l->refused++; /* it was on its way when its node's connection broke, or this node stops */
+    else tell_refusal(l, c, hello, linkgreet_text(verdict));
+    linkconn_greet(c, 0);
+    linkconn_leave(c);
+}
+
 static void caller_greeted(struct links *l, struct linkconn *c, const struct wire_hello *mine, const struct wire_hello *hello)
 {
     struct linkpeer *p = find(l, hello->node);
     enum linkgreet verdict = linkgreet_caller(mine, hello, p ? &p->known : NULL);
+    if (hello->lane) {
+        lane_greeted(l, c, hello, verdict);
+        return;
+    }
     bool elsewhere = verdict == LINKGREET_WELCOME && p->address[0] && strcmp(p->address, hello->address) != 0;
     if (verdict == LINKGREET_STRANGER || elsewhere) {
         p = admit(l, p, hello);
@@ -285,8 +310,8 @@ static void caller_greeted(struct links *l, struct linkconn *c, const struct wir
 
 void links_greeted(struct links *l, struct linkconn *c, const struct wire_hello *hello)
 {
-    struct wire_hello mine = {.version = WIRE_VERSION, .oldest = WIRE_VERSION_OLDEST, .node = l->options.node};
-    memcpy(mine.cluster, l->options.cluster, WIRE_CLUSTER_ID);
+    struct wire_hello mine;
+    links_hello(l, hello->node, &mine);
     if (c->way == LINKS_IN) {
         caller_greeted(l, c, &mine, hello);
         return;
@@ -369,7 +394,23 @@ static bool on_drained(void *ctx, struct stream *s)
     return c->phase == LINKCONN_CLOSED || (c->peer && c->peer->out == c && c->peer->queue.len); /* which waits to be flushed */
 }
 
-static void on_closed(void *ctx, struct stream *s) { linkconn_free(s->owner); }
+static void hand_over(struct links *l, const struct linkconn *c)
+{
+    struct wire_hello mine;
+    struct buf greeting = {0};
+    links_hello(l, c->lane_of, &mine);
+    wire_add_hello(&greeting, &mine);
+    l->calls.on_lane(l->calls.ctx, c->lane_of, c->lane, c->stream.fd, buf_slice(&greeting));
+    buf_fini(&greeting);
+}
+
+static void on_closed(void *ctx, struct stream *s)
+{
+    const struct linkconn *c = s->owner;
+    if (c->phase == LINKCONN_HANDED) hand_over(ctx, c);
+    else if (s->released) close(s->fd);
+    linkconn_free(s->owner);
+}
 
 static const struct loop_handler handler = {on_accept, on_data, on_end, on_drained, on_closed};
 
@@ -502,7 +543,7 @@ int links_turn(struct links *l, int timeout_ms) { return loop_turn(l->loop, time
 
 static void listen_to_silence(struct links *l, struct linkconn *c)
 {
-    if (c->phase == LINKCONN_CLOSED || !linkconn_silent(c)) return;
+    if (c->phase >= LINKCONN_HANDED || !linkconn_silent(c)) return;
     links_lost(l, c, -ETIMEDOUT, c->phase == LINKCONN_GREETING ? "it has not greeted in time" : "it has been silent for too long");
 }
 

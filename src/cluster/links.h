@@ -11,6 +11,9 @@
  *     ... links_send          as often as there is something
  *     links_flush()           hands each peer's frames to the kernel in one piece
  *
+ * Callers may also be workers of a peer, who want to speak to a worker here: once such a connection, a lane, has been greeted, it is handed to the owner (on_lane). Lanes to a peer are opened by its
+ * workers' likes here, with what links_lanes tells them.
+ *
  * Both sides greet with a HELLO. A caller of another cluster or protocol, one that takes us for somebody else, that bears our own number, or the number of a node
  * that runs elsewhere is turned away, with a line in the log.
  *
@@ -25,6 +28,7 @@
 #include "io/loop.h"
 
 struct links;
+struct links_lanes; /* cluster/linklanes.h */
 
 /* Of a peer: the connection that we opened to it, and the one that it opened to us. */
 enum links_way { LINKS_OUT, LINKS_IN };
@@ -40,6 +44,8 @@ struct links_calls {
     /* A node that is no peer introduces itself, or a peer that calls itself by another address than links_peer_put said. True lets it in; the owner calls links_peer_put
      * to reach it there. May be NULL: then strangers are turned away, and such peers are let in. */
     bool (*on_stranger)(void *ctx, const struct wire_hello *hello);
+    /* A peer's worker has called: the connection is the owner's, who sends our greeting as its first bytes (borrowed). May be NULL if options.lanes is 0. */
+    void (*on_lane)(void *ctx, uint64_t peer, uint16_t lane, int fd, struct slice greeting);
 };
 
 struct links_options {
@@ -47,6 +53,7 @@ struct links_options {
     uint64_t node;        /* ours, not 0 */
     uint64_t incarnation; /* not 0; grows with every start */
     const char *address;  /* ours, as others shall know it: host:port; copied */
+    uint16_t lanes;       /* how many workers there are to take lanes; 0: none are taken */
     uint64_t seed;        /* of the jitter */
     uint64_t now;         /* ms */
     int wake_fd;          /* an eventfd that ends a wait; kept */
@@ -99,6 +106,7 @@ void links_peer_del(struct links *l, uint64_t node);
 uint32_t links_peers(const struct links *l, uint64_t *out, uint32_t max); /* gives how many there are */
 bool links_stats(const struct links *l, uint64_t node, struct links_stats *out); /* false: no such peer */
 void links_totals(const struct links *l, struct links_totals *out);
+bool links_lanes(const struct links *l, uint64_t node, struct links_lanes *out); /* false: none: it is not connected, or takes none */
 
 /* Queues whole frames for a peer. False: they are dropped and counted, all of them: no connection, or more than out_max would be queued (if nothing is, any size
  * is taken). */

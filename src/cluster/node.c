@@ -13,6 +13,8 @@
 #include "base/mem.h"
 #include "cluster/node_own.h"
 #include "cluster/wirecall.h"
+#include "cluster/linklanes.h"
+#include "cluster/termboard.h"
 #include "io/file.h"
 #include "shard/engine.h"
 #include "shard/walk.h"
@@ -84,6 +86,14 @@ static void on_up(void *ctx, uint64_t peer, enum links_way way)
     if (way == LINKS_IN) forget_pieces(n, peer);
     if (n->meta) metahost_up(n->meta, peer, way);
     snaphost_up(n->snapshots, peer, way);
+    struct links_lanes how;
+    if (way == LINKS_OUT && raftthread_lanes(n->raft, peer, &how)) n->calls.up(n->calls.ctx, peer, &how);
+}
+
+static void on_lane(void *ctx, uint64_t peer, uint16_t lane, int fd, struct slice greeting)
+{
+    struct node *n = ctx;
+    n->calls.lane(n->calls.ctx, peer, lane, fd, greeting);
 }
 
 static void on_down(void *ctx, uint64_t peer, enum links_way way)
@@ -205,6 +215,7 @@ static const struct raftthread_app app_calls = {
     .snapshot_wanted = on_snapshot_wanted,
     .frame = on_frame,
     .up = on_up,
+    .lane = on_lane,
     .down = on_down,
     .caller = on_caller,
     .failed = on_failed,
@@ -280,8 +291,8 @@ static int open_raft(struct node *n, struct buf *error)
         .dir = dir,
         .files = o->files,
         .writes = o->writes,
-        .links = {.node = n->who.id, .incarnation = n->who.incarnation, .address = o->advertise ? o->advertise : o->listen, .log = o->log},
-        .raft = {.election_ms = o->election_ms, .heartbeat_ms = o->heartbeat_ms, .prompt_groups = META_FIRST_DATA_GROUP}, /* who has an old map asks in vain */
+        .links = {.node = n->who.id, .incarnation = n->who.incarnation, .address = o->advertise ? o->advertise : o->listen, .lanes = (uint16_t)n->engine->n_workers, .log = o->log},
+        .raft = {.election_ms = o->election_ms, .heartbeat_ms = o->heartbeat_ms, .board = n->board, .prompt_groups = META_FIRST_DATA_GROUP}, /* who has an old map asks in vain */
         .log = {.segment_bytes = o->segment_bytes},
         .snapshot_bytes = o->snapshot_bytes,
     };
@@ -326,6 +337,7 @@ struct node *node_open(const struct node_options *o, const struct node_identity 
     snprintf(n->dir, sizeof n->dir, "%s/cluster", o->dir);
     pthread_mutex_init(&n->lock, NULL);
     spread_init(&n->spread);
+    n->board = termboard_new(META_GROUPS_MAX);
     n->leaders = mem_zalloc(META_GROUPS_MAX * sizeof *n->leaders);
     n->now = (uint64_t)clock_mono_us() / 1000;
     struct seats_options seats = {.engine = e, .raft = {n, seats_wake, seats_propose, seats_read}, .now = n->now, .refill = seats_refill, .told = seats_told, .ctx = n};
@@ -393,6 +405,7 @@ void node_close(struct node *n)
     for (uint32_t i = 0; i < n->n_joiners; i++) wirecall_joiner_free(n->joiners[i].of);
     mem_free(n->joiners);
     mem_free(n->recovered);
+    termboard_free(n->board);
     mem_free(n->leaders);
     spread_fini(&n->spread);
     mem_free(n->members);

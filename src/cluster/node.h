@@ -17,6 +17,7 @@
 #include "cluster/snaphost.h"
 
 struct node;
+struct termboard;
 struct wirepub;
 
 /* Who a node is: what its file says. */
@@ -61,6 +62,8 @@ struct node_calls {
     int (*request)(void *ctx, uint64_t from, uint32_t group, struct slice message);
     int (*answer)(void *ctx, uint64_t from, uint32_t group, struct slice message);
     void (*down)(void *ctx, uint64_t peer); /* R: what was sent to it, or it sent, may be lost */
+    void (*up)(void *ctx, uint64_t peer, const struct links_lanes *how); /* R: it can be reached, and its workers can be called */
+    void (*lane)(void *ctx, uint64_t peer, uint16_t lane, int fd, struct slice greeting); /* R: one of its workers has called (links_calls.on_lane) */
     void (*published)(void *ctx, uint64_t from, const struct wirepub *what); /* R: another node's node_spread. Borrowed; must not block. */
     void (*left)(void *ctx); /* R: this node was asked to leave the cluster and has: the server can stop */
     void (*failed)(void *ctx, const char *why); /* this node cannot go on: the process ends */
@@ -80,6 +83,7 @@ void node_close(struct node *n);                   /* workers have ended */
 
 /* ---- any thread */
 struct seats *node_seats(struct node *n);
+const struct termboard *node_board(const struct node *n);
 uint64_t node_id(const struct node *n);
 uint64_t node_leader(const struct node *n, uint32_t group); /* a hint; 0: not known */
 uint32_t node_replicas(struct node *n, uint32_t group, uint64_t *nodes, uint32_t max); /* that have one, as its log last said; gives how many */

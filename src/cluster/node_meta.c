@@ -279,6 +279,7 @@ void node_publish(struct node *n)
 /* ---- any thread */
 
 struct seats *node_seats(struct node *n) { return n->seats; }
+const struct termboard *node_board(const struct node *n) { return n->board; }
 uint64_t node_id(const struct node *n) { return n->who.id; }
 uint64_t node_leader(const struct node *n, uint32_t group) { return group < META_GROUPS_MAX ? atomic_load_explicit(&n->leaders[group], memory_order_relaxed) : 0; }
 

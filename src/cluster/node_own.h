@@ -22,6 +22,7 @@ struct node {
     struct snaphost *snapshots;
     atomic_bool started;
     struct spread spread;
+    struct termboard *board;   /* of its groups */
     _Atomic uint64_t *leaders; /* [META_GROUPS_MAX] */
     struct raftthread_found *recovered;
     uint32_t to_recover;

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/le.h"
 #include "base/mem.h"
+#include "cluster/termboard.h"
 #include "cluster/wireraft.h"
 
 enum {
@@ -235,6 +236,22 @@ static void note_state(struct raftgroup *g)
     if (!g->told || state_of(g) != g->told_state || term != g->told_term || leader_of(g) != g->told_leader) raftnode_soil(g);
 }
 
+/* ---- the board */
+
+/* After what a step brought, before anything of it leaves. Voters count where this node leads: its log is not cut then, so an index tells them apart. */
+static void show(struct raftgroup *g)
+{
+    struct termboard *board = g->node->options.board;
+    const struct raftnode_members *m = raftmember_latest(&g->members);
+    uint64_t index = m ? m->index : 0, term = raft_current_term(&g->raft);
+    if (!board || g->dropped || (term == g->shown_term && index == g->shown_members)) return;
+    struct termboard_group what = {.term = g->shown_term = term};
+    g->shown_members = index;
+    for (uint32_t i = 0; m && i < m->n; i++)
+        if (m->m[i].role == RAFTNODE_VOTER) what.voters[what.n_voters++] = m->m[i].node;
+    termboard_put(board, g->id, &what);
+}
+
 /* ---- the step */
 
 static void limit_inflight(struct raftgroup *g)
@@ -263,6 +280,7 @@ int raftgroup_step(struct raftgroup *g, struct raft_event *event)
     if (rc != 0) return rc;
     if (u.flags & (RAFT_UPDATE_CURRENT_TERM | RAFT_UPDATE_VOTED_FOR)) put_hard_state(g, raft_current_term(&g->raft), raft_voted_for(&g->raft));
     if (u.flags & RAFT_UPDATE_ENTRIES) take_entries(g, &u);
+    show(g);
     if (u.flags & RAFT_UPDATE_MESSAGES)
         for (uint32_t i = 0; i < u.messages.n; i++) raftsend_message(g, &u.messages.batch[i]);
     if (u.flags & RAFT_UPDATE_COMMIT_INDEX) {

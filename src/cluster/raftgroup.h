@@ -63,6 +63,7 @@ struct raftgroup {
     uint64_t reign;   /* the term in which this node leads; 0 */
     uint64_t barrier; /* the entry of this reign that has to be committed first */
     uint64_t announced; /* of prompt groups: up to here all were told what is committed */
+    uint64_t shown_term, shown_members; /* what the board says: the term, and the index of the members */
     enum raftnode_state told_state;
     uint64_t told_term, told_leader;
     bool told;

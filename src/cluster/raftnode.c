@@ -7,6 +7,7 @@
 #include "base/le.h"
 #include "base/mem.h"
 #include "cluster/raftgroup.h"
+#include "cluster/termboard.h"
 #include "cluster/wireraft.h"
 
 enum { SCAN_MS = 10 }; /* timers are not looked at more often */
@@ -221,6 +222,7 @@ int raftnode_group_drop(struct raftnode *n, uint32_t group)
     note_gone(n, group);
     n->queued_bytes -= g->queue.len;
     g->dropped = true;
+    if (n->options.board) termboard_put(n->options.board, group, &(struct termboard_group){0});
     stop_waiting(g);
     raftnode_soil(g);
     return 0;

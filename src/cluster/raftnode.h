@@ -33,6 +33,7 @@
 #include "base/slice.h"
 
 struct raftlog;
+struct termboard;
 struct raftnode;
 struct wire_frame;
 
@@ -107,6 +108,7 @@ struct raftnode_options {
     uint32_t inflight_entries;          /* submitted and not committed, per group; 0: 4096 */
     uint64_t inflight_bytes;            /* 0: 8 MiB; one entry alone may be larger */
     uint64_t reserve_bytes;             /* a log with less room than this takes no new entries; 0: 1 MiB */
+    struct termboard *board;            /* where terms and voters are put for other threads; NULL: nowhere. Kept */
     uint32_t prompt_groups;             /* groups below this number: what is committed there is told to all replicas at once, not with the next entry or heartbeat */
 };
 

@@ -216,6 +216,14 @@ static bool on_caller(void *ctx, const struct wire_hello *hello)
     return t->app.caller(t->app.ctx, hello);
 }
 
+static void on_lane(void *ctx, uint64_t peer, uint16_t lane, int fd, struct slice greeting)
+{
+    struct raftthread *t = ctx;
+    t->app.lane(t->app.ctx, peer, lane, fd, greeting);
+}
+
+bool raftthread_lanes(struct raftthread *t, uint64_t peer, struct links_lanes *out) { return links_lanes(t->links, peer, out); }
+
 /* ---- now and then */
 
 static void want_snapshots(struct raftthread *t)
@@ -385,7 +393,7 @@ static void seal(struct raftthread *t)
 
 static bool open_links(struct raftthread *t)
 {
-    struct links_calls calls = {t, on_frame, on_up, on_down, t->app.caller ? on_caller : NULL};
+    struct links_calls calls = {t, on_frame, on_up, on_down, t->app.caller ? on_caller : NULL, on_lane};
     char error[128];
     struct links_options *o = &t->options.links;
     o->now = t->now;

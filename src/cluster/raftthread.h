@@ -53,6 +53,7 @@ struct raftthread_app {
     void (*up)(void *ctx, uint64_t peer, enum links_way way);      /* * */
     void (*down)(void *ctx, uint64_t peer, enum links_way way);    /* * */
     bool (*caller)(void *ctx, const struct wire_hello *hello);     /* links_calls.on_stranger; * */
+    void (*lane)(void *ctx, uint64_t peer, uint16_t lane, int fd, struct slice greeting); /* links_calls.on_lane; * */
     /* Every turn: before Raft's part of it, so that what is proposed now goes along; and after it, when its upcalls have come (true: do not wait before the next turn). next: when it wants a turn at
      * the latest. Times are ms of the clock that does not go back. * */
     void (*turn)(void *ctx, uint64_t now);
@@ -128,6 +129,7 @@ bool raftthread_hurry(struct raftthread *t); /* false: nothing was put that it h
 int raftthread_propose(struct raftthread *t, uint32_t group, uint64_t term, struct slice data, uint64_t *index);
 void raftthread_confirm(struct raftthread *t, uint32_t group, struct raftthread_answer answer); /* as raftthread_read */
 int raftthread_inspect(struct raftthread *t, uint32_t group, struct raftnode_info *out);         /* as raftnode_look */
+bool raftthread_lanes(struct raftthread *t, uint64_t peer, struct links_lanes *out);              /* as links_lanes */
 uint64_t raftthread_spread(struct raftthread *t, struct slice frames, uint16_t version, size_t queued_max, uint64_t *dropped); /* as links_spread */
 
 /* ---- the thread itself */

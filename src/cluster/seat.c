@@ -425,7 +425,7 @@ static enum seat_outcome outcome_of_read(const struct seat *seat, const struct h
     if (h->reign != seat->reign) return SEAT_LOST;
     enum seatfate_kind shown = h->sequence ? seatfate_of(&seat->fate, h->sequence) : SEATFATE_DONE;
     if (shown == SEATFATE_DONE && h->round <= seat->confirmed) return SEAT_DONE;
-    if (!seat->leads || h->round <= seat->denied || shown == SEATFATE_LOST || shown == SEATFATE_UNKNOWN) return SEAT_LOST;
+    if (!seat->leads || (h->round && h->round <= seat->denied) || shown == SEATFATE_LOST || shown == SEATFATE_UNKNOWN) return SEAT_LOST;
     return SEAT_WAIT;
 }
 
@@ -437,6 +437,15 @@ enum seat_outcome seat_outcome(const struct hold *h)
     enum seat_outcome o = h->wrote ? outcome_of_write(seat, h) : outcome_of_read(seat, h);
     pthread_mutex_unlock(&seat->lock);
     return o;
+}
+
+void seat_ask(struct hold *h)
+{
+    struct seat *seat = h->seat;
+    h->unproven = false;
+    pthread_mutex_lock(&seat->lock);
+    seat_serve_ask(seat, h);
+    pthread_mutex_unlock(&seat->lock);
 }
 
 uint64_t seats_leader(struct seats *s, uint32_t group)

@@ -79,8 +79,10 @@ enum seat_outcome {
     SEAT_UNCERTAIN, /* a write: it may have happened, or may yet */
     SEAT_LOST,      /* a read: nothing happened, and it can be asked again elsewhere; a write that was certainly not proposed */
 };
-/* Any thread. */
+/* Any thread. Of a hold that is unproven: as if it were. */
 enum seat_outcome seat_outcome(const struct hold *h);
+/* Its owner cannot prove it: Raft is to confirm that this node leads. seats_hurry. */
+void seat_ask(struct hold *h);
 
 /* Who leads the group, as this replica knows; 0: nobody, or there is no replica here. Any thread. */
 uint64_t seats_leader(struct seats *s, uint32_t group);

@@ -78,6 +78,7 @@ struct seats {
 
 /* ---- seat_serve.c */
 
+void seat_serve_ask(struct seat *seat, struct hold *h); /* locked: R is to confirm that this node leads */
 extern const struct seating seat_serve; /* but for its ctx, which is struct seats */
 
 void seat_serve_on_op(void *ctx, const struct op *op); /* of the seat's store */

@@ -220,23 +220,31 @@ static bool is_overtaken(struct store *store, const struct task *t, const struct
     return false;
 }
 
-/* Locked. What is shown of the store, by an answer that comes with no entry of its own, is good when all that went into it is committed and this node is known to lead. */
-static void hold_shown(struct seat *seat, struct hold *h, uint64_t sequence)
+void seat_serve_ask(struct seat *seat, struct hold *h)
 {
-    h->sequence = sequence;
     h->round = seat->rounds + 1;
     seat->wants_round = true;
     seat_serve_soil(seat);
 }
 
-static void hold_repeated(struct seat *seat, struct hold *h)
+/* Locked. What is shown of the store, by an answer that comes with no entry of its own, is good when all that went into it is committed and this node is known to lead. */
+static void hold_shown(struct seat *seat, const struct task *t, struct hold *h, uint64_t sequence)
+{
+    h->sequence = sequence;
+    h->unproven = t->proves;
+    h->group = seat->group;
+    h->term = seat->term;
+    if (!t->proves) seat_serve_ask(seat, h);
+}
+
+static void hold_repeated(struct seat *seat, const struct task *t, struct hold *h)
 {
     pthread_mutex_lock(&seat->lock);
     h->bounced = !still_leads(seat);
     h->repeated = true;
     h->seat = seat;
     h->reign = seat->reign;
-    hold_shown(seat, h, seat->shown);
+    hold_shown(seat, t, h, seat->shown);
     pthread_mutex_unlock(&seat->lock);
 }
 
@@ -254,7 +262,7 @@ static bool repeats(void *ctx, const struct task *t, const struct request *r, co
     case ONCE_HAPPENED: buf_add_slice(t->out, reply); break;
     case ONCE_FORGOTTEN: reply_error(&out, "UNCERTAIN the leader of this key's shard was lost while the command was under way: it has happened, but its reply was too long to be kept"); break;
     }
-    hold_repeated(seat, h);
+    hold_repeated(seat, t, h);
     return true;
 }
 
@@ -279,7 +287,7 @@ static void ran(void *ctx, const struct task *t, const struct request *r, const 
         h->reign = seat->reign;
         h->wrote = noted || x->ops > 0;
         h->sequence = seat->shown;
-        if (!h->wrote) hold_shown(seat, h, has_one_key(r->cmd) ? seatshown_of_key(&seat->shows, r->hash) : seat->shown); /* one that found nothing to do has only looked */
+        if (!h->wrote) hold_shown(seat, t, h, has_one_key(r->cmd) ? seatshown_of_key(&seat->shows, r->hash) : seat->shown); /* one that found nothing to do has only looked */
     }
     pthread_mutex_unlock(&seat->lock);
 }

@@ -20,6 +20,7 @@
  *     44  u64  node that it means to speak to, or 0
  *     52  u64  incarnation, not 0
  *     60  u8   n, then n bytes: address
+ *     ..  u16  lanes, u16 lane; since version 4
  *     ..       bytes of later versions, skipped
  *
  * All numbers are little endian. A frame is valid if its length is in its limits, its checksum right, its type known, the two bytes zero, and neither a flag nor
@@ -173,6 +174,8 @@ void wire_add_hello(struct buf *out, const struct wire_hello *h)
     le_add_u64(out, h->incarnation);
     wirefield_add_u8(out, (uint8_t)address);
     buf_add(out, h->address, address);
+    wirefield_add_u16(out, h->lanes);
+    wirefield_add_u16(out, h->lane);
     char *p = out->p + at;
     le_set_u32(p + HELLO_LENGTH_AT, (uint32_t)(out->len - at));
     le_set_u32(p + HELLO_CRC_AT, checksum(slice_of(p, out->len - at), HELLO_CRC_AT));
@@ -205,6 +208,10 @@ enum wire_result wire_hello(struct slice in, struct wire_hello *out, size_t *use
     out->incarnation = wirefield_u64(&r);
     struct slice address = wirefield_bytes(&r, wirefield_u8(&r));
     memcpy(out->address, address.p, address.n);
+    if (out->version >= WIRE_VERSION_LANES) {
+        out->lanes = wirefield_u16(&r);
+        out->lane = wirefield_u16(&r);
+    }
     if (r.bad || !out->node || !out->incarnation || !out->oldest || out->oldest > out->version || !is_address(address)) return bad(why, "the greeting makes no sense");
     *used = n;
     return WIRE_OK;

@@ -1,6 +1,6 @@
 /* Bytes between nodes: the greeting of a connection and the frames behind it. Pure: bytes in, bytes out; the transport is cluster/links.h.
  *
- * A connection carries frames in one direction, from the node that opened it; both sides greet with a HELLO. Behind it come frames:
+ * A connection carries frames in one direction, from the node that opened it; a lane, which is between workers (server/relay_lane.h), in both. Both sides greet with a HELLO. Behind it come frames:
  * a head of WIRE_HEAD bytes (length, checksum, type, flags, group) and a body whose layout the type decides. Bodies are written and read by
  *     cluster/wireraft.h    messages of the Raft engine, read probes
  *     cluster/wirecall.h    commands that are sent on to another node, and their answers
@@ -18,9 +18,10 @@
 #include "base/slice.h"
 
 enum {
-    WIRE_VERSION = 3, /* spoken here; and the oldest one that is understood: requests carry the version of the map since then */
+    WIRE_VERSION = 4, /* spoken here; and the oldest one that is understood: requests carry the version of the map since then */
     WIRE_VERSION_OLDEST = 3,
     WIRE_VERSION_PUBLISH = 2, /* has PUBLISH: a node of version 1 would not know the type */
+    WIRE_VERSION_LANES = 4,   /* has lanes: an older node would take a lane for its peer's connection */
     WIRE_HEAD = 16,
     WIRE_FRAME_MAX = 16 * 1024 * 1024, /* head included */
     WIRE_BODY_MAX = WIRE_FRAME_MAX - WIRE_HEAD,
@@ -87,6 +88,8 @@ struct wire_hello {
     uint64_t to;          /* whom it takes the other for; 0: not known. In an answer: the caller's number, or 0: turned away */
     uint64_t incarnation; /* not 0; grows with every start of the node */
     char address[WIRE_ADDRESS_MAX + 1]; /* where the speaker listens: host:port */
+    uint16_t lanes; /* the speaker has so many workers; 0: it takes no lanes */
+    uint16_t lane;  /* 0: the connection of a node's raft thread; else it is lane - 1, from worker to worker */
 };
 
 void wire_add_hello(struct buf *out, const struct wire_hello *hello);

@@ -60,3 +60,15 @@ int dial(const char *to, unsigned timeout_s, struct buf *error)
     buf_printf(error, "%s: not of the form host:port", to);
     return -1;
 }
+
+int dial_begin(const struct resolve_address *to, unsigned patience_ms)
+{
+    int fd = socket(to->a.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), on = 1;
+    if (fd < 0) return -errno;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience_ms, sizeof patience_ms);
+    if (connect(fd, (const struct sockaddr *)&to->a, to->n) == 0 || errno == EINPROGRESS) return fd;
+    int error = -errno;
+    close(fd);
+    return error;
+}

@@ -117,8 +117,12 @@ static void epoll_detach(struct loop *l, struct stream *s)
     struct epoll_state *st = state_of(l);
     for (int i = st->at; i < st->n_events; i++)
         if (st->events[i].data.ptr == s) st->events[i].data.ptr = NULL;
-    close(s->fd);
-    s->fd = -1;
+    if (s->released) {
+        epoll_ctl(st->fd, EPOLL_CTL_DEL, s->fd, NULL);
+    } else {
+        close(s->fd);
+        s->fd = -1;
+    }
     loop_closed(l, s);
 }
 

@@ -154,6 +154,13 @@ void stream_close(struct loop *l, struct stream *s)
     l->backend->detach(l, s);
 }
 
+void stream_release(struct loop *l, struct stream *s)
+{
+    CHECK(!s->closed && !stream_unsent(s) && !s->sending);
+    s->closed = s->released = true;
+    l->backend->detach(l, s);
+}
+
 void loop_buf_put(struct loop *l, struct buf *b)
 {
     if (b->p && l->n_spare < LOOP_SPARE_BUFS && b->cap <= LOOP_SPARE_BUF_MAX) {

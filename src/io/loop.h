@@ -25,7 +25,9 @@ struct stream {
     bool reading;      /* wanted by the owner: stream_read */
     bool armed;        /* the backend's: a receive is under way or registered */
     bool sending;      /* the backend's: a send is under way or waits for room */
-    bool closed;       /* stream_close was called */
+    bool closed;       /* stream_close was called, or stream_release */
+    bool released;     /* the latter */
+    bool aside;        /* the owner's: false when it is opened */
     uint8_t inflight;  /* the backend's: operations that still refer to this stream */
     struct buf out;    /* taken by stream_send, not yet handed to the kernel */
     struct buf flying; /* io_uring: what the kernel is sending */
@@ -71,6 +73,10 @@ size_t stream_unsent(const struct stream *s);
 uint64_t stream_acked(const struct stream *s);
 /* Closes; unsent bytes are dropped. on_closed follows in a later turn, when the kernel has let go: the stream is there as long as its closer looks at it. */
 void stream_close(struct loop *l, struct stream *s);
+
+/* Lets go of a stream whose connection goes on elsewhere: on_closed follows likewise, and s->fd is the owner's then. Nothing of it may be unsent, and its peer must be known to be silent until it hears from
+ * the new owner: what arrived meanwhile would be lost. */
+void stream_release(struct loop *l, struct stream *s);
 
 static inline void chunk_ref(struct chunk *c) { c->refs++; }
 void chunk_unref(struct chunk *c);

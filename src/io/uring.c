@@ -194,14 +194,18 @@ static void uring_flush(struct loop *l, struct stream *s)
 static void forget_if_idle(struct loop *l, struct stream *s)
 {
     if (!s->closed || s->inflight) return;
-    close(s->fd);
-    s->fd = -1;
+    if (!s->released) {
+        close(s->fd);
+        s->fd = -1;
+    }
     loop_closed(l, s);
 }
 
 static void uring_detach(struct loop *l, struct stream *s)
 {
-    shutdown(s->fd, SHUT_RDWR); /* ends what is under way; the stream goes when the last of it has come back */
+    /* Ends what is under way; the stream goes when the last of it has come back. */
+    if (!s->released) shutdown(s->fd, SHUT_RDWR);
+    else if (s->armed) ARM(l, NULL, TAG_CANCEL, io_uring_prep_cancel64, (uint64_t)(uintptr_t)s | TAG_RECEIVE, 0);
     forget_if_idle(l, s);
 }
 

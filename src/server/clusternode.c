@@ -202,6 +202,8 @@ static void left(void *ctx)
 static void told(void *ctx) { relay_told(((struct server *)ctx)->relay); }
 static int request(void *ctx, uint64_t from, uint32_t group, struct slice message) { return relay_request(((struct server *)ctx)->relay, from, group, message); }
 static int answer(void *ctx, uint64_t from, uint32_t group, struct slice message) { return relay_answer(((struct server *)ctx)->relay, from, group, message); }
+static void up(void *ctx, uint64_t peer, const struct links_lanes *how) { relay_up(((struct server *)ctx)->relay, peer, how); }
+static void lane(void *ctx, uint64_t peer, uint16_t number, int fd, struct slice greeting) { relay_lane(((struct server *)ctx)->relay, peer, number, fd, greeting); }
 static void down(void *ctx, uint64_t peer) { relay_down(((struct server *)ctx)->relay, peer); }
 static void published(void *ctx, uint64_t from, const struct wirepub *what) { clusterpub_came(((struct server *)ctx)->clusterpub, from, what); }
 
@@ -209,7 +211,7 @@ bool clusternode_open(struct clusternode *c)
 {
     struct server *s = c->server;
     struct buf error = {0};
-    const struct node_calls calls = {.ctx = s, .told = told, .request = request, .answer = answer, .down = down, .published = published, .left = left, .failed = failed};
+    const struct node_calls calls = {.ctx = s, .told = told, .request = request, .answer = answer, .down = down, .up = up, .lane = lane, .published = published, .left = left, .failed = failed};
     s->relay = relay_new(s);
     s->clusterpub = clusterpub_new(s);
     for (uint32_t i = 0; i < s->engine->n_workers; i++) {

@@ -14,7 +14,7 @@
 #include "server/movers.h"
 #include "server/rangekeeper.h"
 #include "server/recover.h"
-#include "server/relay.h"
+#include "server/relay_lane.h"
 #include "server/sampler.h"
 #include "server/subscribe.h"
 #include "server/widerange.h"
@@ -331,10 +331,26 @@ static void on_accept(void *ctx, int tag, int fd)
     atomic_fetch_add(&s->connections_rejected, 1);
 }
 
-static void on_data(void *ctx, struct stream *st, struct chunk *chunk, char *p, size_t n) { conn_data(st->owner, chunk, p, n); }
-static void on_end(void *ctx, struct stream *st, int error) { conn_ended(st->owner, error); }
-static bool on_drained(void *ctx, struct stream *st) { return conn_drained(st->owner); }
-static void on_closed(void *ctx, struct stream *st) { conn_freed(st->owner); }
+/* A stream is a client's connection, or, aside from those, a lane to another node. */
+static void on_data(void *ctx, struct stream *st, struct chunk *chunk, char *p, size_t n)
+{
+    if (unlikely(st->aside)) relay_lane_data(st->owner, slice_of(p, n));
+    else conn_data(st->owner, chunk, p, n);
+}
+
+static void on_end(void *ctx, struct stream *st, int error)
+{
+    if (st->aside) relay_lane_ended(st->owner);
+    else conn_ended(st->owner, error);
+}
+
+static bool on_drained(void *ctx, struct stream *st) { return !st->aside && conn_drained(st->owner); }
+
+static void on_closed(void *ctx, struct stream *st)
+{
+    if (st->aside) relay_lane_closed(st->owner);
+    else conn_freed(st->owner);
+}
 
 static const struct loop_handler handler = {on_accept, on_data, on_end, on_drained, on_closed};
 
@@ -355,7 +371,8 @@ static bool stopped(struct front *f)
         next = c->next;
         if (conn_idle(c) || c->waiter || c->waits || c->paused) conn_close(c);
     }
-    return f->n_unfreed == 0 && atomic_load(&f->server->connections) == 0;
+    if (f->n_unfreed || atomic_load(&f->server->connections)) return false;
+    return !f->relay || relay_lane_stop(f->relay);
 }
 
 /* ---- the thread */

@@ -1,3 +1,4 @@
+#include "server/relay_lane.h"
 #include "server/relay_wait.h"
 
 #include <stddef.h>
@@ -49,6 +50,8 @@ void relay_free(struct relay *r)
         relay_guest_fini(rf);
         relay_wait_fini(rf);
         relay_stay_fini(rf);
+        relay_lane_fini(rf);
+        relay_proof_fini(rf);
         for (uint32_t k = 0; k < rf->n_peers; k++) buf_fini(&rf->peers[k].frames);
         mem_free(rf->peers);
         mem_free(rf->argv);
@@ -106,6 +109,23 @@ bool relay_is_too_long(const struct command *cmd, const struct slice *argv, uint
     return relay_args_bytes(argv, argc) > most;
 }
 
+/* ---- holds */
+
+enum seat_outcome relay_outcome(struct relay_front *rf, struct hold *h)
+{
+    const struct relay_cluster *c = &rf->relay->cluster;
+    if (unlikely(h->overtaken)) return SEAT_LOST;
+    enum seat_outcome o = h->seat ? c->outcome(c->ctx, h) : SEAT_DONE;
+    return o == SEAT_DONE && h->unproven ? relay_proof(rf, h) : o;
+}
+
+void relay_news(struct relay_front *rf)
+{
+    relay_wave_news(rf);
+    relay_guest_news(rf);
+    relay_stay_news(rf);
+}
+
 /* ---- the turn */
 
 struct relay_peer *relay_peer(struct relay_front *rf, uint64_t id)
@@ -140,6 +160,8 @@ static void look(struct relay_front *rf)
     relay_guest_time(rf, now_ms);
     relay_stay_time(rf, now_ms);
     relay_wait_time(rf, now_ms);
+    relay_lane_time(rf, now_ms);
+    relay_proof_time(rf, now_ms);
     if (is_busy(rf)) relay_look_at(rf, now_ms + LOOK_MS);
 }
 
@@ -164,6 +186,8 @@ void relay_turn(struct front *f)
     if (rf->look_ms != INT64_MAX) look(rf);
     else if (is_busy(rf)) relay_look_at(rf, relay_now_ms() + LOOK_MS);
     send_frames(rf);
+    relay_proof_turn(rf);
+    relay_lane_turn(rf);
     if (!rf->waves && !rf->guests && !rf->n_held_stays && atomic_load_explicit(&rf->listens, memory_order_relaxed)) atomic_store(&rf->listens, false);
     if (!rf->hurry) return;
     rf->hurry = false;
@@ -187,9 +211,7 @@ static void told(struct worker *w, struct mail *m)
 {
     struct relay_front *rf = relay_of(w);
     atomic_store(&rf->told, false); /* before looking: what comes later tells again */
-    relay_wave_news(rf);
-    relay_guest_news(rf);
-    relay_stay_news(rf);
+    relay_news(rf);
 }
 
 void relay_told(void *ctx)
@@ -267,6 +289,7 @@ static void peer_went(struct worker *w, struct mail *m)
     struct relay_peer *p = relay_peer(rf, l->from);
     p->reached = false;
     p->ping = 0; /* its answer would tell of the time before */
+    relay_lane_peer_down(rf, l->from);
     relay_wave_peer_down(rf, l->from);
     relay_wait_peer_down(rf, l->from);
     relay_stay_peer_down(rf, l->from);

@@ -21,7 +21,7 @@
  *
  * Guests are waves of other nodes: requests that came in a message, run here as one task or bounced, never sent on.
  *
- * Threads: each front has its own waves and guests; what comes from the raft thread is handed to them by mail. */
+ * Threads: each front has its own waves and guests. Between the fronts of two nodes there are lanes (server/relay_lane.h); what comes from the raft thread instead is handed to them by mail. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,6 +30,7 @@
 
 struct conn;
 struct front;
+struct links_lanes;
 struct node;
 struct relay;
 struct server;
@@ -63,6 +64,8 @@ void relay_told(void *ctx);
 int relay_request(void *ctx, uint64_t from, uint32_t group, struct slice message);
 int relay_answer(void *ctx, uint64_t from, uint32_t group, struct slice message);
 void relay_down(void *ctx, uint64_t peer);
+void relay_up(void *ctx, uint64_t peer, const struct links_lanes *how);
+void relay_lane(void *ctx, uint64_t peer, uint16_t lane, int fd, struct slice greeting); /* takes fd */
 
 struct relay_info { /* any thread */
     uint64_t waves, here, forwarded, bounced, retried, guests;

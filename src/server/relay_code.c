@@ -1,6 +1,6 @@
 /* Messages between the relays of two nodes, inside those of cluster/wirecall.h:
  *
- *     REQUEST  its arguments are, for each command: {u32 argc, u32 group, u64 range, u64 generation, and of a write u32 slot, u64 number}, then argc arguments. A ping has the flag RELAY_PING and one empty argument.
+ *     REQUEST  its arguments are, for each command: {u32 argc, u32 group, u64 range, u64 generation, and of a write u32 slot, u64 number, and if it says it u64 term}, then argc arguments. A ping has the flag RELAY_PING and one empty argument.
  *     ANSWER   the reply is, for each command: u8 status (enum wirecall_status), u32 length, reply
  *
  * Status of a command: DONE; NOT_LEADER: it bounced; BUSY: likewise, but it may come again to the same leader; TRYAGAIN: it was not tried, because one before it bounced or the answer was long enough; MUSTRETRY: it ran, but to no
@@ -17,20 +17,35 @@ void relay_code_add_head(struct buf *out, struct relay_head h)
     le_add_u32(out, h.group);
     le_add_u64(out, h.range);
     le_add_u64(out, h.generation);
-    if (!h.seq) return;
-    le_add_u32(out, h.slot);
-    le_add_u64(out, h.seq);
+    if (h.seq) {
+        le_add_u32(out, h.slot);
+        le_add_u64(out, h.seq);
+    }
+    if (h.term) le_add_u64(out, h.term);
+}
+
+/* The four lengths that a head can have are all different. */
+static bool is_head(size_t n, bool *numbered, bool *termed)
+{
+    size_t more = n - RELAY_HEAD_BYTES;
+    *numbered = more == RELAY_NUMBER_BYTES || more == RELAY_NUMBER_BYTES + RELAY_TERM_BYTES;
+    *termed = more == RELAY_TERM_BYTES || more == RELAY_NUMBER_BYTES + RELAY_TERM_BYTES;
+    return more == 0 || *numbered || *termed;
 }
 
 bool relay_code_head(const struct slice *argv, uint32_t argc, uint32_t *at, struct relay_head *h)
 {
-    if (*at >= argc || (argv[*at].n != RELAY_HEAD_BYTES && argv[*at].n != RELAY_HEAD_BYTES + RELAY_NUMBER_BYTES)) return false;
+    bool numbered, termed;
+    if (*at >= argc || !is_head(argv[*at].n, &numbered, &termed)) return false;
     const char *p = argv[*at].p;
     *h = (struct relay_head){.argc = le_u32(p), .group = le_u32(p + 4), .range = le_u64(p + 8), .generation = le_u64(p + 16)};
-    if (argv[*at].n > RELAY_HEAD_BYTES) {
-        h->slot = le_u32(p + RELAY_HEAD_BYTES);
-        h->seq = le_u64(p + RELAY_HEAD_BYTES + 4);
+    p += RELAY_HEAD_BYTES;
+    if (numbered) {
+        h->slot = le_u32(p);
+        h->seq = le_u64(p + 4);
+        p += RELAY_NUMBER_BYTES;
     }
+    if (termed) h->term = le_u64(p);
     ++*at;
     return h->argc >= 1 && h->argc <= argc - *at;
 }

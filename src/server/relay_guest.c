@@ -2,6 +2,7 @@
  * Nothing is sent on from here.
  *
  * A message by a newer map than the one here is early: it waits for that map, which is on its way, so that it is not sent back and forth until then. */
+#include "server/relay_lane.h"
 #include "server/relay_wait.h"
 
 #include <stddef.h>
@@ -117,9 +118,9 @@ static enum wirecall_status status_of_bounce(const struct guest *g, uint32_t k)
     return group < META_GROUPS_MAX && c->serves(c->ctx, group) ? WIRECALL_BUSY : WIRECALL_NOT_LEADER;
 }
 
-static enum wirecall_status status_of(const struct guest *g, uint32_t k)
+static enum wirecall_status status_of(struct guest *g, uint32_t k)
 {
-    const struct hold *h = &g->task.holds[k];
+    struct hold *h = &g->task.holds[k];
     if (h->bounced) return status_of_bounce(g, k);
     switch (relay_outcome(g->rf, h)) {
     case SEAT_DONE: return WIRECALL_DONE;
@@ -171,6 +172,15 @@ static uint64_t leader_after_bounce(const struct guest *g)
     return leader == c->self ? 0 : leader; /* it asked here because it thought so, too */
 }
 
+/* NULL: it is gone, and who asked knows. */
+static struct buf *way_back(const struct guest *g)
+{
+    const struct relay_letter *l = g->letter;
+    if (!l->lane) return &relay_peer(g->rf, l->from)->frames;
+    struct relay_lane *lane = relay_lane_find(g->rf, l->lane);
+    return lane ? &lane->out : NULL;
+}
+
 static void answer(struct guest *g)
 {
     struct buf body = {0};
@@ -182,7 +192,8 @@ static void answer(struct guest *g)
         else relay_code_add_answer(&body, WIRECALL_TRYAGAIN, slice_of(NULL, 0));
     }
     struct wirecall_answer a = {.id = g->call.id, .status = WIRECALL_DONE, .leader = leader_after_bounce(g), .reply = buf_slice(&body)};
-    wirecall_add_answer(&relay_peer(g->rf, g->letter->from)->frames, g->letter->group, &a);
+    struct buf *way = way_back(g);
+    if (way) wirecall_add_answer(way, g->letter->group, &a);
     buf_fini(&body);
     guest_put(g);
 }
@@ -191,7 +202,7 @@ static void answer(struct guest *g)
 static bool is_over(struct guest *g)
 {
     while (g->settled < g->task.n_holds) {
-        const struct hold *h = &g->task.holds[g->settled];
+        struct hold *h = &g->task.holds[g->settled];
         if (!h->bounced && relay_outcome(g->rf, h) == SEAT_WAIT) return false;
         g->settled++;
     }
@@ -247,6 +258,7 @@ static void add_ticket(struct guest *g, struct relay_head h)
         .session = g->call.session,
         .seq = h.seq,
         .again = g->call.flags & RELAY_AGAIN,
+        .term = h.term,
     };
 }
 
@@ -293,6 +305,7 @@ static bool read_commands(struct guest *g)
 static void ran(struct guest *g)
 {
     g->running = false;
+    for (uint32_t k = 0; k < g->task.n_holds; k++) relay_proof_by(g->rf, &g->task.holds[k], g->letter->from, g->tickets[k].term);
     relay_listen(g->rf);
     if (is_over(g)) answer(g);
 }
@@ -308,6 +321,7 @@ static void start(struct guest *g)
     t->db = (uint16_t)g->call.db;
     t->resp = g->call.resp;
     t->no_touch = g->call.flags & RELAY_NO_TOUCH;
+    t->proves = relay_lane_is_any(g->rf);
     t->out = &g->out;
     t->out_max = ANSWER_SLICE;
     t->pos = 0;

@@ -1,5 +1,8 @@
 #include "server/relay_wave.h"
 
+#include "cluster/termboard.h"
+#include "server/relay_lane.h"
+
 #include "base/mem.h"
 
 enum {
@@ -139,7 +142,7 @@ static uint32_t add_command(struct relay_message *m, uint32_t i, uint32_t n, uin
     relay_message_ticket(w, i, &t);
     if (t.map) *map = t.map;
     size_t at = rf->heads.len;
-    relay_code_add_head(&rf->heads, (struct relay_head){.argc = r->argc, .group = t.group, .range = t.range, .generation = t.generation, .slot = t.slot, .seq = t.seq});
+    relay_code_add_head(&rf->heads, (struct relay_head){.argc = r->argc, .group = t.group, .range = t.range, .generation = t.generation, .slot = t.slot, .seq = t.seq, .term = m->lane ? termboard_term(rf->relay->cluster.board, t.group) : 0});
     add_arg(rf, n++, slice_of(rf->heads.p + at, rf->heads.len - at));
     for (uint32_t k = 0; k < r->argc; k++) add_arg(rf, n++, argv[k]);
     return n;
@@ -153,10 +156,12 @@ void relay_message_write(struct relay_message *m)
     uint32_t n = 0, flags = (a->no_touch ? RELAY_NO_TOUCH : 0) | (w->unsure ? RELAY_AGAIN : 0);
     uint64_t map = 0;
     rf->heads.len = 0;
-    buf_room(&rf->heads, (size_t)m->n * (RELAY_HEAD_BYTES + RELAY_NUMBER_BYTES)); /* slices into it stay */
+    struct relay_lane *lane = relay_lane_to(rf, m->peer);
+    m->lane = lane ? lane->serial : 0;
+    buf_room(&rf->heads, (size_t)m->n * (RELAY_HEAD_BYTES + RELAY_NUMBER_BYTES + RELAY_TERM_BYTES)); /* slices into it stay */
     for (uint32_t k = 0; k < m->n; k++) n = add_command(m, m->requests[k], n, &map);
     struct wirecall_request call = {.id = m->id, .session = rf->numbers.session, .map = map, .flags = flags, .timeout_ms = a->timeout_ms, .db = a->db, .resp = a->resp, .argc = n};
-    wirecall_add_request(&relay_peer(rf, m->peer)->frames, m->group, &call, rf->argv);
+    wirecall_add_request(lane ? &lane->out : &relay_peer(rf, m->peer)->frames, m->group, &call, rf->argv);
     m->sent_ms = w->round_ms;
     STAT_ADD(rf->counts.forwarded, m->n);
 }
@@ -166,7 +171,7 @@ void relay_message_write(struct relay_message *m)
 bool relay_message_reaches(struct relay_front *rf, uint64_t peer, uint32_t group, int64_t now_ms)
 {
     struct relay_peer *p = relay_peer(rf, peer);
-    if (likely(p->reached)) return true;
+    if (p->reached || relay_lane_to(rf, peer)) return true;
     if (!p->ping || now_ms - p->ping_ms >= PING_MS) {
         struct slice none = {0};
         p->ping = relay_code_id(rf->front->worker.id, SLOT_PING, ++rf->serial);

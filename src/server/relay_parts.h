@@ -1,5 +1,5 @@
 /* What the parts of the relay (server/relay.h) share: relay.c has its life and the threads' meeting points, relay_wave.c, relay_round.c and relay_message.c the waves of clients, relay_guest.c the requests of other nodes,
- * relay_call.c this node's own requests, relay_fence.c what the fence says, relay_wait.c and relay_stay.c commands that wait (server/relay_wait.h), relay_code.c the messages, relay_node.c the real cluster.
+ * relay_call.c this node's own requests, relay_lane.c and relay_proof.c the lanes between workers and what they tell each other (server/relay_lane.h), relay_fence.c what the fence says, relay_wait.c and relay_stay.c commands that wait (server/relay_wait.h), relay_code.c the messages, relay_node.c the real cluster.
  *
  * Everything of a struct relay_front belongs to its front's thread, but for what is marked. */
 #pragma once
@@ -32,9 +32,14 @@ struct relay_cluster {
     enum seat_outcome (*outcome)(void *ctx, const struct hold *h);
     void (*hurry)(void *ctx);                                             /* there are new holds, or frames were sent */
     void (*send)(void *ctx, uint64_t peer, struct slice frames);          /* leaves with the next hurry */
+    void (*ask)(void *ctx, struct hold *h);                               /* seat_ask */
+    const struct termboard *board;                                        /* NULL: there are no lanes */
 };
 
 struct call;
+struct probing;
+struct proof;
+struct relay_lane;
 struct relay_message;
 struct wave;
 struct guest;
@@ -83,6 +88,13 @@ struct relay_front {
     struct relay_wait *waits, **waits_by_id; /* of this front's clients: relay_wait.c */
     struct stay *stays, **stays_by_id;       /* on this front: relay_stay.c */
     uint32_t n_held_stays;                   /* of them, whose answer has a hold */
+    struct relay_lane *lanes;                /* relay_lane.c */
+    uint64_t lane_serial;
+    struct proof *proofs;                    /* by group: relay_proof.c */
+    uint32_t n_proofs;
+    struct probing *probing;                 /* groups that the next probe asks for */
+    uint32_t n_probing, cap_probing;
+    uint64_t probe;                          /* the number of the last */
     struct slice *argv; /* scratch, for messages */
     uint32_t cap_argv;
     struct buf heads;
@@ -120,11 +132,8 @@ void relay_listen(struct relay_front *rf);
 static inline struct engine *relay_engine(const struct relay_front *rf) { return rf->front->worker.engine; }
 static inline uint64_t relay_map_version(const struct relay_front *rf) { return route_version(&relay_engine(rf)->route); }
 
-static inline enum seat_outcome relay_outcome(const struct relay_front *rf, const struct hold *h)
-{
-    if (unlikely(h->overtaken)) return SEAT_LOST;
-    return h->seat ? rf->relay->cluster.outcome(rf->relay->cluster.ctx, h) : SEAT_DONE;
-}
+void relay_news(struct relay_front *rf); /* some hold may have its outcome */
+enum seat_outcome relay_outcome(struct relay_front *rf, struct hold *h);
 
 /* Why a command cannot go by relay at all; NULL: it can. */
 const char *relay_unfit(const struct command *cmd);
@@ -135,6 +144,8 @@ bool relay_is_too_long(const struct command *cmd, const struct slice *argv, uint
 
 void relay_wave_answered(struct relay_front *rf, uint64_t from, struct slice message);
 void relay_wave_peer_down(struct relay_front *rf, uint64_t peer);
+void relay_wave_lane_down(struct relay_front *rf, uint64_t lane);
+void relay_wave_wake(struct relay_front *rf); /* a node can be reached again */
 void relay_wave_news(struct relay_front *rf); /* some hold may have its outcome */
 void relay_wave_mapped(struct relay_front *rf); /* another map is in force */
 void relay_wave_time(struct relay_front *rf, int64_t now_ms);
@@ -147,11 +158,12 @@ void relay_call_fini(struct relay_front *rf);
 
 /* ---- relay_guest.c */
 
-struct relay_letter { /* a message of another node, on its way from the raft thread to a front */
+struct relay_letter { /* a message of another node: on its way from the raft thread to a front, or there */
     struct mail mail;
     struct relay_letter *next; /* of those that are early */
     int64_t until_ms;          /* how long it may be; 0: it has just come */
     uint64_t from;
+    uint64_t lane; /* on which it came, and its answer goes; 0: none */
     uint32_t group;
     uint32_t n;
     char bytes[];
@@ -190,11 +202,12 @@ struct relay_head { /* of a command in a message */
     uint64_t range, generation; /* the fence; both 0: none */
     uint32_t slot;              /* a write's number (cluster/once.h); seq 0: none */
     uint64_t seq;
+    uint64_t term;              /* of the sender's replica of the group; 0: not said. By lanes alone */
 };
 void relay_code_add_head(struct buf *out, struct relay_head h);
 /* The head at argv[*at], which moves on to the command's first argument; false: there is none, or its arguments are not all there. */
 bool relay_code_head(const struct slice *argv, uint32_t argc, uint32_t *at, struct relay_head *h);
-enum { RELAY_HEAD_BYTES = 24, RELAY_NUMBER_BYTES = 12 }; /* the number is there if there is one */
+enum { RELAY_HEAD_BYTES = 24, RELAY_NUMBER_BYTES = 12, RELAY_TERM_BYTES = 8 }; /* number and term are there if there are any */
 
 /* Answers: one for each command of the message, in order. */
 void relay_code_add_answer(struct buf *out, enum wirecall_status status, struct slice reply);

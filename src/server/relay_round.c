@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "cluster/meta.h"
+#include "server/relay_lane.h"
 #include "server/stats.h"
 
 enum {
@@ -233,6 +234,7 @@ static void start_own(struct wave *w)
     t->resp = a->resp;
     t->no_touch = a->no_touch;
     t->stale = a->stale;
+    t->proves = relay_lane_is_any(w->rf);
     t->out = &w->here_out;
     t->pos = 0;
     t->end = t->n_requests;

@@ -408,7 +408,7 @@ void relay_stay_news(struct relay_front *rf)
 }
 
 /* Whether the reign has ended in which it began to wait. */
-static bool is_over(const struct stay *s)
+static bool is_over(struct stay *s)
 {
     const struct relay_cluster *c = &s->rf->relay->cluster;
     return s->over || !c->serves(c->ctx, s->group) || relay_outcome(s->rf, &s->hold) == SEAT_LOST;

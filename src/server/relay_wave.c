@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "cluster/meta.h"
+#include "server/relay_lane.h"
 #include "server/relay_wait.h"
 
 enum {
@@ -137,6 +138,7 @@ static void start_whole(struct wave *w)
     struct task *t = relay_wave_task(w);
     conn_prepare_task(w->asker.conn, w->end);
     t->finish = whole_came_home;
+    t->proves = relay_lane_is_any(w->rf);
     w->whole = true;
     w->task = t;
     w->first_hold = w->next_hold = t->n_holds;
@@ -292,8 +294,6 @@ static void take_answers(struct relay_message *m, const struct wirecall_answer *
     lose_message(m); /* what the answer says nothing of */
 }
 
-static void wake_waves(struct relay_front *rf);
-
 void relay_wave_answered(struct relay_front *rf, uint64_t from, struct slice message)
 {
     struct wirecall_answer a;
@@ -302,7 +302,7 @@ void relay_wave_answered(struct relay_front *rf, uint64_t from, struct slice mes
     if (relay_message_is_pong(a.id)) {
         if (a.id != p->ping) return;
         p->reached = true;
-        wake_waves(rf);
+        relay_wave_wake(rf);
         relay_wait_wake(rf);
         return;
     }
@@ -328,7 +328,7 @@ static void for_each(struct relay_front *rf, void (*fn)(struct wave *w, int64_t 
 }
 
 static void wake(struct wave *w, int64_t now_ms) { w->retry_ms = now_ms; }
-static void wake_waves(struct relay_front *rf) { for_each(rf, wake, relay_now_ms()); }
+void relay_wave_wake(struct relay_front *rf) { for_each(rf, wake, relay_now_ms()); }
 
 static void wake_if_new_enough(struct wave *w, int64_t now_ms)
 {
@@ -345,6 +345,18 @@ void relay_wave_peer_down(struct relay_front *rf, uint64_t peer)
         next = w->next;
         struct relay_message *m = w->messages;
         while (m && m->peer != peer) m = m->next;
+        if (!m) continue;
+        lose_message(m);
+        relay_wave_go_on(w);
+    }
+}
+
+void relay_wave_lane_down(struct relay_front *rf, uint64_t lane)
+{
+    for (struct wave *w = rf->waves, *next; w; w = next) {
+        next = w->next;
+        struct relay_message *m = w->messages;
+        while (m && m->lane != lane) m = m->next;
         if (!m) continue;
         lose_message(m);
         relay_wave_go_on(w);

@@ -76,6 +76,7 @@ struct relay_message { /* under way to another node */
     struct relay_message *next; /* of the wave */
     struct wave *wave;
     uint64_t id, peer;
+    uint64_t lane; /* by which it went; 0: by none */
     int64_t sent_ms;
     uint32_t group; /* of the first */
     bool once;      /* one of them writes and has no number: if it is lost, nobody can tell what became of it */

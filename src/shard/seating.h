@@ -34,6 +34,11 @@ struct hold {
     uint64_t reign;       /* of this node over the group */
     uint64_t sequence;    /* of the group's entries here */
     uint64_t round;       /* of confirmations that this node leads; 0: none is needed */
+    /* Or its owner sees to that himself (task.proves): */
+    bool unproven;        /* that this node led the group in this term, at some time since the request came */
+    uint32_t group;
+    uint64_t term;
+    uint64_t probe;       /* the owner's */
 };
 
 struct seating {

@@ -45,6 +45,7 @@ struct ticket {
     uint32_t front, slot;        /* of the sender's */
     uint64_t node, session, seq; /* seq 0: it has no number */
     bool again;                  /* of the task's requests some were sent before, and may have happened */
+    uint64_t term;               /* in which the sender's replica of the group was when it sent it; 0: it did not say */
 };
 
 struct task {
@@ -83,6 +84,7 @@ struct task {
     uint8_t resp;
     bool no_touch;           /* its commands do not count as uses of keys */
     bool stale;              /* in a cluster: its reads are content with what this node's replica has */
+    bool proves;             /* in a cluster: its owner sees to it that this node leads what it shows (struct hold) */
     bool sync;               /* still on the thread that started it */
 };
 

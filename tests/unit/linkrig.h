@@ -101,7 +101,7 @@ static bool linkrig_on_stranger(void *ctx, const struct wire_hello *hello)
 static inline void linkrig_start(struct linkrig *rig, uint64_t id)
 {
     struct linkrig_node *n = &rig->nodes[id];
-    struct links_calls calls = {n, linkrig_on_frame, linkrig_on_up, linkrig_on_down, linkrig_on_stranger};
+    struct links_calls calls = {n, linkrig_on_frame, linkrig_on_up, linkrig_on_down, linkrig_on_stranger, NULL};
     char address[32], error[128];
     snprintf(address, sizeof address, "127.0.0.1:%u", n->port);
     n->options.node = id;

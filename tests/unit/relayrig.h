@@ -547,7 +547,7 @@ static void relayrig_open_node(struct relayrig *r, uint32_t i)
     for (uint32_t k = 0; k < RELAYRIG_FRONTS; k++) s->fronts[k] = front_new(s);
     s->relay = relay_new(s);
     s->engine->hooks = (struct engine_hooks){.mapped = relayrig_mapped, .ctx = n};
-    relay_set_cluster(s->relay, &(struct relay_cluster){n, n->id, relayrig_serves, relayrig_hint, relayrig_learn, relayrig_outcome, relayrig_hurry, relayrig_send});
+    relay_set_cluster(s->relay, &(struct relay_cluster){n, n->id, relayrig_serves, relayrig_hint, relayrig_learn, relayrig_outcome, relayrig_hurry, relayrig_send, NULL, NULL});
 }
 
 static inline struct relayrig *relayrig_new(void)
