@@ -313,6 +313,8 @@ static void add_relay(struct buf *out, const struct relay_info *r)
     add(out, "cluster_requests_repeated", r->repeated);
     add(out, "cluster_requests_uncertain", r->uncertain);
     add(out, "cluster_requests_timed_out", r->timed_out);
+    add(out, "cluster_lanes", r->lanes);
+    add(out, "cluster_reads_proven_by_lanes", r->proven);
 }
 
 static void add_messages(struct buf *out, const struct clusterpub_info *p)

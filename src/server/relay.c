@@ -83,6 +83,8 @@ void relay_look(struct relay *r, struct relay_info *out)
         out->guests += STAT_GET(c->guests);
         out->uncertain += STAT_GET(c->uncertain);
         out->timed_out += STAT_GET(c->timed_out);
+        out->lanes += STAT_GET(c->lanes);
+        out->proven += STAT_GET(c->proven);
     }
 }
 

@@ -72,5 +72,7 @@ struct relay_info { /* any thread */
     uint64_t stale;    /* guests that the fence refused */
     uint64_t repeated; /* guests that had happened before */
     uint64_t uncertain, timed_out;
+    uint64_t lanes;  /* that are up now */
+    uint64_t proven; /* answers to reads that needed no confirmation by Raft */
 };
 void relay_look(struct relay *r, struct relay_info *out);

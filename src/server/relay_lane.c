@@ -83,6 +83,13 @@ static void begin(struct relay_lane *l, int fd)
     l->stream.aside = true;
 }
 
+static void is_up(struct relay_lane *l)
+{
+    l->phase = LANE_UP;
+    STAT_ADD(l->rf->counts.lanes, 1);
+    relay_wave_wake(l->rf);
+}
+
 /* What was under way on it is lost. */
 static void hang_up(struct relay_lane *l)
 {
@@ -91,6 +98,7 @@ static void hang_up(struct relay_lane *l)
     l->phase = LANE_CLOSING;
     stream_close(loop_of(l), &l->stream);
     if (!was_up) return;
+    STAT_ADD(l->rf->counts.lanes, (uint64_t)-1);
     relay_wave_lane_down(l->rf, l->serial);
     relay_proof_lost(l->rf);
     relay_news(l->rf);
@@ -231,9 +239,8 @@ static size_t take_greeting(struct relay_lane *l, struct slice bytes)
         hang_up(l);
         return 0;
     }
-    l->phase = LANE_UP;
     l->pause_ms = PAUSE_MIN_MS;
-    relay_wave_wake(l->rf);
+    is_up(l);
     return used;
 }
 
@@ -310,9 +317,8 @@ static void lane_came(struct worker *w, struct mail *mail)
     } else {
         struct relay_lane *l = lane_new(rf, m->peer, m->number);
         begin(l, m->fd);
-        l->phase = LANE_UP;
         stream_send(loop_of(l), &l->stream, &m->greeting);
-        relay_wave_wake(rf);
+        is_up(l);
     }
     buf_fini(&m->greeting);
     mem_free(m);

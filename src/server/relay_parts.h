@@ -56,7 +56,7 @@ struct relay_peer {
 };
 
 struct relay_counts { /* one writer, read by anyone: relaxed */
-    uint64_t waves, here, forwarded, bounced, retried, guests, stale, repeated, uncertain, timed_out;
+    uint64_t waves, here, forwarded, bounced, retried, guests, stale, repeated, uncertain, timed_out, lanes, proven;
 };
 
 struct relay_place {

@@ -85,9 +85,10 @@ static enum seat_outcome ask_raft(struct relay_front *rf, struct hold *h)
     return SEAT_WAIT;
 }
 
-static enum seat_outcome proven(struct hold *h)
+static enum seat_outcome proven(struct relay_front *rf, struct hold *h)
 {
     h->unproven = false;
+    STAT_ADD(rf->counts.proven, 1);
     return SEAT_DONE;
 }
 
@@ -99,11 +100,11 @@ enum seat_outcome relay_proof(struct relay_front *rf, struct hold *h)
     termboard_get(c->board, h->group, &g);
     if (g.term != h->term) return SEAT_LOST;
     if (h->probe) {
-        if (p->term == h->term && p->confirmed >= h->probe) return proven(h);
+        if (p->term == h->term && p->confirmed >= h->probe) return proven(rf, h);
         return p->term != h->term || p->failed >= h->probe ? ask_raft(rf, h) : SEAT_WAIT;
     }
     uint32_t needed = others_needed(&g, c->self);
-    if (needed == 0) return proven(h);
+    if (needed == 0) return proven(rf, h);
     if (needed > 1 || !lane_for(rf, &g)) return ask_raft(rf, h);
     h->probe = rf->probe + 1;
     want(rf, h, p);
@@ -116,7 +117,7 @@ void relay_proof_by(struct relay_front *rf, struct hold *h, uint64_t node, uint6
     struct termboard_group g;
     if (!h->unproven || term != h->term) return;
     termboard_get(c->board, h->group, &g);
-    if (g.term == term && others_needed(&g, c->self) <= 1 && is_voter(&g, node)) h->unproven = false;
+    if (g.term == term && others_needed(&g, c->self) <= 1 && is_voter(&g, node)) proven(rf, h);
 }
 
 /* ---- asking */
