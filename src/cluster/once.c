@@ -1,8 +1,5 @@
 #include "cluster/once.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
 #include "base/buf.h"
 #include "base/keyhash.h"
 #include "base/le.h"
@@ -11,10 +8,23 @@
 
 enum { KEY_MAX = 64, HEAD = 17 };
 
+static char *put_hex(char *p, uint64_t v)
+{
+    int digits = v ? (67 - __builtin_clzll(v)) / 4 : 1;
+    for (int i = digits; i-- > 0; v >>= 4) p[i] = "0123456789abcdef"[v & 15];
+    return p + digits;
+}
+
+/* once/NODE-FRONT-SLOT. Twice for every write of another node: not by printf. */
 static struct slice key_of(const struct ticket *t, char *room)
 {
-    int n = snprintf(room, KEY_MAX, "once/%" PRIx64 "-%x-%x", t->node, t->front, t->slot);
-    return slice_of(room, (size_t)n);
+    static const char name[] = "once/";
+    memcpy(room, name, sizeof name - 1);
+    char *p = put_hex(room + sizeof name - 1, t->node);
+    *p++ = '-';
+    p = put_hex(p, t->front);
+    *p++ = '-';
+    return slice_of(room, (size_t)(put_hex(p, t->slot) - room));
 }
 
 enum once_state once_look(struct store *s, const struct ticket *t, struct slice *reply)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/keyhash.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "cluster/once.h"
@@ -52,6 +53,28 @@ static void a_write_is_known_until_the_next_one_has_its_slot(void **state)
     check_state(s, ticket(1, 10), ONCE_LATE);
     assert_int_equal(store_keys(s, STORE_SYSTEM_DB), 1);
     store_free(s);
+}
+
+/* They lie in logs and snapshots that later versions read. */
+static void records_have_the_names_that_they_always_had(void **state)
+{
+    static const struct ticket tickets[] = {
+        {.node = 1, .front = 0, .slot = 1},
+        {.node = 15, .front = 16, .slot = 255},
+        {.node = UINT64_MAX, .front = UINT32_MAX, .slot = UINT32_MAX},
+        {.node = 0xfedcba987654321, .front = 0x10, .slot = 0x9abcdef},
+    };
+    for (size_t i = 0; i < sizeof tickets / sizeof tickets[0]; i++) {
+        struct store *s = new_store();
+        struct place at;
+        char name[64];
+        int n = snprintf(name, sizeof name, "once/%llx-%x-%x", (unsigned long long)tickets[i].node, tickets[i].front, tickets[i].slot);
+        struct slice key = slice_of(name, (size_t)n);
+        note(s, tickets[i], "+OK\r\n");
+        store_peek(s, STORE_SYSTEM_DB, keyhash(key, s->seed), key, &at);
+        assert_non_null(at.e);
+        store_free(s);
+    }
 }
 
 static void what_another_life_or_node_or_front_wrote_is_another_write(void **state)
@@ -150,6 +173,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_write_is_known_until_the_next_one_has_its_slot),
+        cmocka_unit_test(records_have_the_names_that_they_always_had),
         cmocka_unit_test(what_another_life_or_node_or_front_wrote_is_another_write),
         cmocka_unit_test(of_a_long_reply_only_that_it_was_there_is_known),
         cmocka_unit_test(who_leads_later_knows_it_by_the_log_and_by_a_snapshot),
