@@ -79,6 +79,7 @@ static void begin(struct relay_lane *l, int fd)
     l->serial = ++l->rf->lane_serial;
     l->joiner = wirecall_joiner_new(JOIN_MAX);
     l->in.len = l->out.len = 0;
+    l->asked_ms = l->spared_until_ms = 0;
     stream_open(loop_of(l), &l->stream, fd, l);
     l->stream.aside = true;
 }

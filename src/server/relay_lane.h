@@ -31,6 +31,10 @@ struct relay_lane {
     uint32_t pause_ms;
     struct buf in, out; /* an unfinished frame; frames of this turn */
     struct wirecall_joiner *joiner;
+    /* relay_proof.c */
+    uint64_t probe;   /* the last that went by it */
+    int64_t asked_ms; /* since when there is one without an answer; 0: there is none */
+    int64_t spared_until_ms; /* its worker was late: it is not asked before */
 };
 
 /* ---- the event loop's calls */

@@ -9,13 +9,15 @@
 #include "cluster/wireraft.h"
 #include "server/relay_lane.h"
 
-enum { LATE_MS = 50 }; /* an answer takes a round trip, and who has none by then asks Raft */
+enum {
+    LATE_MS = 20,   /* an answer takes a round trip, and who has none by then asks Raft */
+    SPARE_MS = 500, /* a worker that was late is probably busy with something long */
+};
 
 struct proof { /* of a group, as far as this front has asked */
     uint64_t term;
     uint64_t asked;             /* the number of the last probe that it is in */
     uint64_t confirmed, failed; /* of the last one that was answered so */
-    int64_t since_ms;           /* that there is one without an answer */
 };
 
 struct probing { /* of this turn */
@@ -55,10 +57,11 @@ static bool is_voter(const struct termboard_group *g, uint64_t node)
 static struct relay_lane *lane_for(const struct relay_front *rf, const struct termboard_group *g)
 {
     uint64_t self = rf->relay->cluster.self;
+    int64_t now_ms = relay_now_ms();
     struct relay_lane *best = NULL;
     for (uint32_t i = 0; i < g->n_voters; i++) {
         struct relay_lane *l = g->voters[i] == self ? NULL : relay_lane_to(rf, g->voters[i]);
-        if (!l) continue;
+        if (!l || now_ms < l->spared_until_ms) continue;
         if (!best || (l->out.len > 0) > (best->out.len > 0) || ((l->out.len > 0) == (best->out.len > 0) && l->peer - self < best->peer - self)) best = l;
     }
     return best;
@@ -67,7 +70,6 @@ static struct relay_lane *lane_for(const struct relay_front *rf, const struct te
 static void want(struct relay_front *rf, const struct hold *h, struct proof *p)
 {
     if (p->asked == h->probe) return; /* so does another */
-    if (is_settled(p)) p->since_ms = relay_now_ms();
     p->asked = h->probe;
     p->term = h->term;
     if (rf->n_probing == rf->cap_probing) {
@@ -124,6 +126,10 @@ void relay_proof_by(struct relay_front *rf, struct hold *h, uint64_t node, uint6
 
 static void send_probe(struct relay_front *rf, struct relay_lane *l)
 {
+    int64_t now_ms = relay_now_ms();
+    l->probe = rf->probe;
+    if (!l->asked_ms) l->asked_ms = now_ms;
+    relay_look_at(rf, l->asked_ms + LATE_MS);
     size_t frame = wireraft_probe_begin(&l->out, WIRE_PROBE, rf->probe);
     for (uint32_t i = 0; i < rf->n_probing; i++)
         if (rf->probing[i].lane == l) wireraft_probe_add(&l->out, rf->probing[i].group, rf->probing[i].term);
@@ -167,7 +173,6 @@ static void take_term(struct relay_front *rf, uint64_t probe, struct wireraft_pa
     if (!p) return;
     uint64_t *at = said.term == p->term ? &p->confirmed : &p->failed;
     if (*at < probe) *at = probe;
-    p->since_ms = relay_now_ms();
 }
 
 int relay_proof_frame(struct relay_lane *l, const struct wire_frame *f)
@@ -180,6 +185,7 @@ int relay_proof_frame(struct relay_lane *l, const struct wire_frame *f)
         return 0;
     }
     if (probe.ctx > rf->probe) return -1; /* which was never asked */
+    l->asked_ms = probe.ctx < l->probe ? relay_now_ms() : 0;
     for (uint32_t i = 0; i < probe.n; i++) take_term(rf, probe.ctx, wireraft_probe_at(&probe, i));
     relay_news(rf);
     return 0;
@@ -195,16 +201,19 @@ void relay_proof_lost(struct relay_front *rf)
     }
 }
 
+/* What was asked of others meanwhile goes to Raft, too: that is seldom, and never wrong. */
 void relay_proof_time(struct relay_front *rf, int64_t now_ms)
 {
     bool late = false;
-    for (uint32_t i = 0; i < rf->n_proofs; i++) {
-        struct proof *p = &rf->proofs[i];
-        if (is_settled(p) || now_ms - p->since_ms < LATE_MS) continue;
-        p->failed = p->asked;
+    for (struct relay_lane *l = rf->lanes; l; l = l->next) {
+        if (!l->asked_ms || now_ms - l->asked_ms < LATE_MS) continue;
+        l->asked_ms = 0;
+        l->spared_until_ms = now_ms + SPARE_MS;
         late = true;
     }
-    if (late) relay_news(rf);
+    if (!late) return;
+    relay_proof_lost(rf);
+    relay_news(rf);
 }
 
 void relay_proof_fini(struct relay_front *rf)
