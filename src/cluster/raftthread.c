@@ -61,7 +61,7 @@ static uint64_t wait_ms(const struct raftthread *t)
     wait = sooner(wait, links_next(t->links), t->now);
     if (t->app.next) wait = sooner(wait, t->app.next(t->app.ctx), t->now);
     if (t->retry_at) wait = sooner(wait, t->retry_at, t->now);
-    if (t->unsealed) wait = sooner(wait, t->wrote_at + REST_MS, t->now);
+    if (t->unsealed && !raftwriter_busy(t->writer)) wait = sooner(wait, t->wrote_at + REST_MS, t->now); /* else the end of the write is the next turn */
     if (t->phase == LEAVING) wait = sooner(wait, t->now + LEAVE_LOOK_MS, t->now);
     return wait;
 }
