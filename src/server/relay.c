@@ -25,6 +25,7 @@ struct relay *relay_new(struct server *s)
     r->n_fronts = s->engine->n_workers;
     r->fronts = mem_zalloc(r->n_fronts * sizeof *r->fronts);
     atomic_init(&r->timeout_ms, RELAY_TIMEOUT_MS);
+    r->late_ms = RELAY_LATE_MS;
     for (uint32_t i = 0; i < r->n_fronts; i++) {
         struct relay_front *rf = &r->fronts[i];
         rf->relay = r;
@@ -187,9 +188,9 @@ void relay_turn(struct front *f)
     if (rf->calls) relay_call_turn(rf);
     if (rf->look_ms != INT64_MAX) look(rf);
     else if (is_busy(rf)) relay_look_at(rf, relay_now_ms() + LOOK_MS);
-    send_frames(rf);
     relay_proof_turn(rf);
     relay_lane_turn(rf);
+    send_frames(rf);
     if (!rf->waves && !rf->guests && !rf->n_held_stays && atomic_load_explicit(&rf->listens, memory_order_relaxed)) atomic_store(&rf->listens, false);
     if (!rf->hurry) return;
     rf->hurry = false;

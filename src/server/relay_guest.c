@@ -305,7 +305,8 @@ static bool read_commands(struct guest *g)
 static void ran(struct guest *g)
 {
     g->running = false;
-    for (uint32_t k = 0; k < g->task.n_holds; k++) relay_proof_by(g->rf, &g->task.holds[k], g->letter->from, g->tickets[k].term);
+    for (uint32_t k = 0; k < g->task.n_holds; k++) relay_proof_by(g->rf, &g->task.holds[k], &g->tickets[k]);
+    relay_proof_begin(g->rf, g->task.holds, g->task.n_holds);
     relay_listen(g->rf);
     if (is_over(g)) answer(g);
 }

@@ -56,9 +56,11 @@ void relay_lane_fini(struct relay_front *rf);
 
 /* Of a hold for which there is nothing else to wait for. LOST: it does not lead any more. */
 enum seat_outcome relay_proof(struct relay_front *rf, struct hold *h);
-/* A node that sent the request was then in this term: that may do. */
-void relay_proof_by(struct relay_front *rf, struct hold *h, uint64_t node, uint64_t term);
-void relay_proof_turn(struct relay_front *rf); /* asks for what is wanted; before relay_lane_turn */
+/* The request has run: what its holds need is asked for now, for all of them at once, and not when each one's turn has come. */
+void relay_proof_begin(struct relay_front *rf, struct hold *holds, uint32_t n);
+/* The node that sent the request said in which term its replica was then: that may do. */
+void relay_proof_by(struct relay_front *rf, struct hold *h, const struct ticket *by);
+void relay_proof_turn(struct relay_front *rf); /* asks for what is wanted; before what was gathered is sent */
 int relay_proof_frame(struct relay_lane *l, const struct wire_frame *f); /* PROBE or PROBE_ACK; negative: it makes no sense */
 void relay_proof_lost(struct relay_front *rf); /* a lane broke: what was asked may have no answer */
 void relay_proof_time(struct relay_front *rf, int64_t now_ms);

@@ -19,6 +19,7 @@ enum {
     RELAY_OWN_MORE = 64 * 1024,          /* that a group's own commands may have besides: they carry what came with a command of a client's, and say something of it */
     RELAY_ARG_COST = 8,                  /* of each argument, besides its bytes: so that there cannot be too many for a message */
     RELAY_TIMEOUT_MS = 5000,
+    RELAY_LATE_MS = 50,                  /* an answer to a probe takes a round trip */
     RELAY_STOP_MS = 1000,                /* what is under way when the server stops has so long */
 };
 
@@ -118,6 +119,7 @@ struct relay {
     struct relay_front *fronts; /* [engine->n_workers] */
     uint32_t n_fronts;
     _Atomic uint32_t timeout_ms;
+    uint32_t late_ms; /* who has no answer to a probe by then asks Raft */
 };
 
 /* ---- relay.c */

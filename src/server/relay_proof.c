@@ -9,10 +9,7 @@
 #include "cluster/wireraft.h"
 #include "server/relay_lane.h"
 
-enum {
-    LATE_MS = 20,   /* an answer takes a round trip, and who has none by then asks Raft */
-    SPARE_MS = 500, /* a worker that was late is probably busy with something long */
-};
+enum { SPARE_MS = 500 }; /* a worker that was late is probably busy with something long */
 
 struct proof { /* of a group, as far as this front has asked */
     uint64_t term;
@@ -113,13 +110,19 @@ enum seat_outcome relay_proof(struct relay_front *rf, struct hold *h)
     return SEAT_WAIT;
 }
 
-void relay_proof_by(struct relay_front *rf, struct hold *h, uint64_t node, uint64_t term)
+void relay_proof_begin(struct relay_front *rf, struct hold *holds, uint32_t n)
+{
+    for (uint32_t k = 0; k < n; k++)
+        if (holds[k].unproven) relay_proof(rf, &holds[k]);
+}
+
+void relay_proof_by(struct relay_front *rf, struct hold *h, const struct ticket *by)
 {
     const struct relay_cluster *c = &rf->relay->cluster;
     struct termboard_group g;
-    if (!h->unproven || term != h->term) return;
+    if (!h->unproven || by->group != h->group || by->term != h->term) return;
     termboard_get(c->board, h->group, &g);
-    if (g.term == term && others_needed(&g, c->self) <= 1 && is_voter(&g, node)) proven(rf, h);
+    if (g.term == h->term && others_needed(&g, c->self) <= 1 && is_voter(&g, by->node)) proven(rf, h);
 }
 
 /* ---- asking */
@@ -129,7 +132,7 @@ static void send_probe(struct relay_front *rf, struct relay_lane *l)
     int64_t now_ms = relay_now_ms();
     l->probe = rf->probe;
     if (!l->asked_ms) l->asked_ms = now_ms;
-    relay_look_at(rf, l->asked_ms + LATE_MS);
+    relay_look_at(rf, l->asked_ms + rf->relay->late_ms);
     size_t frame = wireraft_probe_begin(&l->out, WIRE_PROBE, rf->probe);
     for (uint32_t i = 0; i < rf->n_probing; i++)
         if (rf->probing[i].lane == l) wireraft_probe_add(&l->out, rf->probing[i].group, rf->probing[i].term);
@@ -139,6 +142,7 @@ static void send_probe(struct relay_front *rf, struct relay_lane *l)
 void relay_proof_turn(struct relay_front *rf)
 {
     struct termboard_group g;
+    bool vain = false; /* whom to ask was there when it was wanted, and is not now */
     if (!rf->n_probing) return;
     rf->probe++;
     for (uint32_t i = 0; i < rf->n_probing; i++) {
@@ -146,6 +150,7 @@ void relay_proof_turn(struct relay_front *rf)
         termboard_get(rf->relay->cluster.board, q->group, &g);
         q->lane = lane_for(rf, &g);
         if (!q->lane) proof_of(rf, q->group)->failed = rf->probe;
+        vain |= !q->lane;
     }
     for (struct relay_lane *l = rf->lanes; l; l = l->next) {
         bool asked = false;
@@ -153,6 +158,7 @@ void relay_proof_turn(struct relay_front *rf)
         if (asked) send_probe(rf, l);
     }
     rf->n_probing = 0;
+    if (vain) relay_news(rf);
 }
 
 /* ---- answers */
@@ -206,7 +212,7 @@ void relay_proof_time(struct relay_front *rf, int64_t now_ms)
 {
     bool late = false;
     for (struct relay_lane *l = rf->lanes; l; l = l->next) {
-        if (!l->asked_ms || now_ms - l->asked_ms < LATE_MS) continue;
+        if (!l->asked_ms || now_ms - l->asked_ms < rf->relay->late_ms) continue;
         l->asked_ms = 0;
         l->spared_until_ms = now_ms + SPARE_MS;
         late = true;

@@ -116,6 +116,7 @@ static void whole_ran(struct wave *w)
     STAT_ADD(w->rf->counts.here, w->n_holds - w->first_hold);
     if (t->pos > w->first) {
         w->end = t->pos;
+        relay_proof_begin(w->rf, t->holds + w->first_hold, w->n_holds - w->first_hold);
         relay_listen(w->rf);
         return;
     }

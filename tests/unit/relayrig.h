@@ -26,6 +26,7 @@
 #include "base/rng.h"
 #include "cluster/meta.h"
 #include "cluster/once.h"
+#include "cluster/termboard.h"
 #include "server/front.h"
 #include "server/relay_parts.h"
 #include "server/stats.h"
@@ -45,7 +46,7 @@ enum relayrig_fate { FATE_OPEN, FATE_LOST, FATE_UNCERTAIN };
 struct relayrig_seat {
     uint32_t group;
     bool serves;
-    uint64_t reign, made, round;
+    uint64_t reign, term, made, round;
     struct {
         uint64_t committed, confirmed;
         enum relayrig_fate fate;
@@ -72,6 +73,8 @@ struct relayrig_node {
     struct seating seating;
     int held; /* a shard whose token the test has; -1: none */
     bool busy; /* nothing is admitted, though it leads */
+    struct termboard *board;
+    uint64_t asked; /* holds for which Raft is to confirm that it leads, because the relay cannot prove it */
 };
 
 struct relayrig_client {
@@ -96,6 +99,7 @@ struct relayrig {
     struct buf records[RELAYRIG_GROUPS]; /* likewise the system database: u32 length of the key, u32 length of the value, both */
     void (*on_idle)(struct relayrig_client *c);
     uint64_t repeated; /* requests that had happened before */
+    uint64_t terms[RELAYRIG_GROUPS];
 };
 
 /* ---- seats */
@@ -148,7 +152,19 @@ static void relayrig_ran(void *ctx, const struct task *t, const struct request *
     }
     if (h->wrote) seat->made++;
     h->sequence = seat->made;
-    h->round = h->wrote ? 0 : seat->round + 1;
+    h->unproven = !h->wrote && t->proves;
+    h->group = seat->group;
+    h->term = seat->term;
+    h->round = h->wrote || t->proves ? 0 : seat->round + 1;
+}
+
+static void relayrig_ask_raft(void *ctx, struct hold *h)
+{
+    const struct relayrig_seat *seat = (const struct relayrig_seat *)h->seat;
+    assert_true(h->unproven);
+    h->unproven = false;
+    h->round = seat->round + 1;
+    ((struct relayrig_node *)ctx)->asked++;
 }
 
 static bool relayrig_rules(void *ctx, const struct shard *s) { return false; }
@@ -277,6 +293,14 @@ static inline void relayrig_depose(struct relayrig *r, uint32_t group, enum rela
     relay_told(n->server.relay);
 }
 
+/* What a node's board says of a group: this term, and that the nodes 1..voters vote. */
+static inline void relayrig_post(struct relayrig *r, uint32_t node, uint32_t group, uint64_t term, uint32_t voters)
+{
+    struct termboard_group what = {.term = term};
+    for (uint32_t i = 0; i < voters; i++) what.voters[what.n_voters++] = i + 1;
+    termboard_put(r->nodes[node].board, group, &what);
+}
+
 static void relayrig_elect(struct relayrig *r, uint32_t group, uint32_t node)
 {
     struct relayrig_node *n = &r->nodes[node];
@@ -284,6 +308,8 @@ static void relayrig_elect(struct relayrig *r, uint32_t group, uint32_t node)
     if (n->held == (int)(group - RELAYRIG_FIRST + 1)) relayrig_let_go(n);
     relayrig_load(n, group);
     seat->reign++;
+    seat->term = ++r->terms[group - RELAYRIG_FIRST];
+    for (uint32_t i = 0; i < RELAYRIG_NODES; i++) relayrig_post(r, i, group, seat->term, RELAYRIG_NODES);
     CHECK(seat->reign < RELAYRIG_REIGNS);
     seat->reigns[seat->reign].committed = seat->made;
     seat->reigns[seat->reign].confirmed = seat->round;
@@ -430,7 +456,7 @@ static inline void relayrig_close(struct relayrig_client *c)
 static inline bool relayrig_turn(struct relayrig_node *n, uint32_t front)
 {
     struct front *f = n->server.fronts[front];
-    bool any = atomic_load(&f->worker.inbox) || f->worker.runnable;
+    bool any = (f->loop && loop_turn(f->loop, 0) > 0) || atomic_load(&f->worker.inbox) || f->worker.runnable;
     engine_receive(&f->worker);
     task_pump(&f->worker);
     struct conn *c = f->ready;
@@ -529,6 +555,7 @@ static void relayrig_open_node(struct relayrig *r, uint32_t i)
     n->rig = r;
     n->id = i + 1;
     n->held = -1;
+    n->board = termboard_new(META_GROUPS_MAX);
     config_init(&n->config);
     s->config = &n->config;
     s->engine = engine_new(RELAYRIG_GROUPS + 1, 42, i + 1, r->commands);
@@ -547,7 +574,7 @@ static void relayrig_open_node(struct relayrig *r, uint32_t i)
     for (uint32_t k = 0; k < RELAYRIG_FRONTS; k++) s->fronts[k] = front_new(s);
     s->relay = relay_new(s);
     s->engine->hooks = (struct engine_hooks){.mapped = relayrig_mapped, .ctx = n};
-    relay_set_cluster(s->relay, &(struct relay_cluster){n, n->id, relayrig_serves, relayrig_hint, relayrig_learn, relayrig_outcome, relayrig_hurry, relayrig_send, NULL, NULL});
+    relay_set_cluster(s->relay, &(struct relay_cluster){n, n->id, relayrig_serves, relayrig_hint, relayrig_learn, relayrig_outcome, relayrig_hurry, relayrig_send, relayrig_ask_raft, n->board});
 }
 
 static inline struct relayrig *relayrig_new(void)
@@ -585,6 +612,7 @@ static inline void relayrig_free(struct relayrig *r)
         mem_free(s->fronts);
         stats_errors_free(s->errors);
         engine_free(s->engine);
+        termboard_free(r->nodes[i].board);
         config_fini(&r->nodes[i].config);
     }
     for (uint32_t k = 0; k < RELAYRIG_KEYS; k++) buf_fini(&r->truth[k]);
