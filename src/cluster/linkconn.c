@@ -61,6 +61,7 @@ void linkconn_hand_over(struct linkconn *c, const struct wire_hello *hello)
 {
     c->phase = LINKCONN_HANDED;
     c->lane_of = hello->node;
+    c->lane_run = hello->incarnation;
     c->lane = (uint16_t)(hello->lane - 1);
     stream_release(c->links->loop, &c->stream);
 }

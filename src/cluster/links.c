@@ -270,10 +270,15 @@ static struct linkpeer *admit(struct links *l, struct linkpeer *p, const struct 
 }
 
 /* A lane is for a peer whose connection is there: with that one it ends. */
+static bool takes_lane(const struct links *l, uint64_t peer, uint64_t incarnation)
+{
+    const struct linkpeer *p = find(l, peer);
+    return l->options.lanes && p && p->in && p->known.incarnation == incarnation;
+}
+
 static void lane_greeted(struct links *l, struct linkconn *c, const struct wire_hello *hello, enum linkgreet verdict)
 {
-    const struct linkpeer *p = find(l, hello->node);
-    if (verdict == LINKGREET_WELCOME && (!l->options.lanes || !p->in || p->known.incarnation != hello->incarnation)) verdict = LINKGREET_NO_LANE;
+    if (verdict == LINKGREET_WELCOME && !takes_lane(l, hello->node, hello->incarnation)) verdict = LINKGREET_NO_LANE;
     l->callers--;
     if (verdict == LINKGREET_WELCOME) {
         linkconn_hand_over(c, hello);
@@ -398,6 +403,11 @@ static void hand_over(struct links *l, const struct linkconn *c)
 {
     struct wire_hello mine;
     struct buf greeting = {0};
+    if (!takes_lane(l, c->lane_of, c->lane_run)) { /* the owner has been told that it is down, and would keep the lane for ever */
+        l->refused++;
+        close(c->stream.fd);
+        return;
+    }
     links_hello(l, c->lane_of, &mine);
     wire_add_hello(&greeting, &mine);
     l->calls.on_lane(l->calls.ctx, c->lane_of, c->lane, c->stream.fd, buf_slice(&greeting));

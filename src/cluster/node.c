@@ -86,8 +86,8 @@ static void on_up(void *ctx, uint64_t peer, enum links_way way)
     if (way == LINKS_IN) forget_pieces(n, peer);
     if (n->meta) metahost_up(n->meta, peer, way);
     snaphost_up(n->snapshots, peer, way);
-    struct links_lanes how;
-    if (way == LINKS_OUT && raftthread_lanes(n->raft, peer, &how)) n->calls.up(n->calls.ctx, peer, &how);
+    struct links_lanes how; /* lanes end with either connection (on_down), so either one may be what they wait for */
+    if (raftthread_lanes(n->raft, peer, &how)) n->calls.up(n->calls.ctx, peer, &how);
 }
 
 static void on_lane(void *ctx, uint64_t peer, uint16_t lane, int fd, struct slice greeting)

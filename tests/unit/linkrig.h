@@ -32,6 +32,11 @@ struct linkrig_node {
     int answer;                            /* of on_frame */
     bool hospitable;                       /* lets strangers in */
     uint64_t stranger;
+    unsigned lanes;                        /* that were handed over; the last one: */
+    uint64_t lane_peer;
+    uint16_t lane;
+    int lane_fd;
+    struct wire_hello lane_greeting;
     struct slog log;
     struct links_options options;
 };
@@ -96,12 +101,25 @@ static bool linkrig_on_stranger(void *ctx, const struct wire_hello *hello)
     return n->hospitable;
 }
 
+static void linkrig_on_lane(void *ctx, uint64_t peer, uint16_t lane, int fd, struct slice greeting)
+{
+    struct linkrig_node *n = ctx;
+    size_t used;
+    const char *why;
+    CHECK(wire_hello(greeting, &n->lane_greeting, &used, &why) == WIRE_OK && used == greeting.n);
+    CHECK(n->in_up[peer]); /* with that one it ends */
+    n->lane_peer = peer;
+    n->lane = lane;
+    n->lane_fd = fd;
+    n->lanes++;
+}
+
 /* ---- nodes */
 
 static inline void linkrig_start(struct linkrig *rig, uint64_t id)
 {
     struct linkrig_node *n = &rig->nodes[id];
-    struct links_calls calls = {n, linkrig_on_frame, linkrig_on_up, linkrig_on_down, linkrig_on_stranger, NULL};
+    struct links_calls calls = {n, linkrig_on_frame, linkrig_on_up, linkrig_on_down, linkrig_on_stranger, linkrig_on_lane};
     char address[32], error[128];
     snprintf(address, sizeof address, "127.0.0.1:%u", n->port);
     n->options.node = id;
