@@ -14,6 +14,20 @@ static void decode(const struct wire_frame *f)
     buf_fini(&again);
 }
 
+/* But for bytes of later versions, and what an older one did not say. */
+static void greet_again(const struct wire_hello *hello)
+{
+    struct wire_hello back;
+    struct buf again = {0};
+    const char *why = NULL;
+    size_t used = 0;
+    CHECK(hello->version >= WIRE_VERSION_LANES || (!hello->lanes && !hello->lane));
+    wire_add_hello(&again, hello);
+    CHECK(wire_hello(buf_slice(&again), &back, &used, &why) == WIRE_OK && used == again.len);
+    CHECK(back.version == hello->version && back.node == hello->node && back.to == hello->to && back.lanes == hello->lanes && back.lane == hello->lane && strcmp(back.address, hello->address) == 0);
+    buf_fini(&again);
+}
+
 static void connection(struct slice in)
 {
     struct wire_hello hello;
@@ -22,6 +36,7 @@ static void connection(struct slice in)
     size_t used = 0;
     if (wire_hello(in, &hello, &used, &why) == WIRE_OK) {
         CHECK(used <= in.n && strlen(hello.address) <= WIRE_ADDRESS_MAX);
+        greet_again(&hello);
         in = slice_of(in.p + used, in.n - used);
     }
     while (wire_frame(in, &f, &why) == WIRE_OK) {

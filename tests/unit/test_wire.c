@@ -8,6 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/crc32c.h"
 #include "base/le.h"
 #include "wireagain.h"
 #include "wirerandom.h"
@@ -474,6 +475,61 @@ static void a_greeting_reads_back_and_needs_all_of_its_bytes(void **state)
     buf_fini(&b);
 }
 
+static void a_greeting_says_how_many_lanes_there_are_and_which_one_it_is(void **state)
+{
+    struct wire_hello h = greeting(), back;
+    size_t used = 0;
+    const char *why = NULL;
+    h.version = WIRE_VERSION_LANES;
+    for (uint32_t lane = 0; lane <= UINT16_MAX; lane += 771) {
+        struct buf b = {0};
+        h.lanes = (uint16_t)(UINT16_MAX - lane);
+        h.lane = (uint16_t)lane;
+        wire_add_hello(&b, &h);
+        assert_int_equal(wire_hello(buf_slice(&b), &back, &used, &why), WIRE_OK);
+        assert_int_equal(used, b.len);
+        assert_int_equal(back.lanes, UINT16_MAX - lane);
+        assert_int_equal(back.lane, lane);
+        assert_string_equal(back.address, h.address);
+        buf_fini(&b);
+    }
+}
+
+/* As if its last bytes had never been there. */
+static void shorten(struct buf *hello, size_t bytes)
+{
+    hello->len -= bytes;
+    le_set_u32(hello->p + 8, (uint32_t)hello->len);
+    le_set_u32(hello->p + 12, crc32c(crc32c(CRC32C_START, hello->p, 12), hello->p + 16, hello->len - 16));
+}
+
+static void a_greeting_of_a_node_that_knows_no_lanes_is_understood(void **state)
+{
+    struct wire_hello h = greeting(), back;
+    struct buf b = {0};
+    size_t used = 0;
+    const char *why = NULL;
+    h.version = WIRE_VERSION_LANES - 1;
+    h.lanes = 7;
+    h.lane = 8;
+    wire_add_hello(&b, &h);
+    shorten(&b, 4);
+    memset(&back, 0xff, sizeof back);
+    assert_int_equal(wire_hello(buf_slice(&b), &back, &used, &why), WIRE_OK);
+    assert_int_equal(used, b.len);
+    assert_true(back.version == WIRE_VERSION_LANES - 1 && back.node == 4 && back.incarnation == 6 && back.lanes == 0 && back.lane == 0);
+    assert_string_equal(back.address, h.address);
+    b.len = 0;
+    h.version = WIRE_VERSION_LANES; /* but who knows them says how many there are */
+    for (size_t missing = 1; missing <= 4; missing++) {
+        b.len = 0;
+        wire_add_hello(&b, &h);
+        shorten(&b, missing);
+        assert_int_equal(wire_hello(buf_slice(&b), &back, &used, &why), WIRE_BAD);
+    }
+    buf_fini(&b);
+}
+
 static void a_greeting_with_a_flipped_bit_is_refused(void **state)
 {
     struct wire_hello h = greeting(), back;
@@ -532,6 +588,8 @@ int main(void)
         cmocka_unit_test(a_published_message_has_the_bytes_of_version_2),
         cmocka_unit_test(a_published_message_fills_a_frame_at_most),
         cmocka_unit_test(a_greeting_reads_back_and_needs_all_of_its_bytes),
+        cmocka_unit_test(a_greeting_says_how_many_lanes_there_are_and_which_one_it_is),
+        cmocka_unit_test(a_greeting_of_a_node_that_knows_no_lanes_is_understood),
         cmocka_unit_test(a_greeting_with_a_flipped_bit_is_refused),
         cmocka_unit_test(other_protocols_are_seen_at_their_first_byte),
         cmocka_unit_test(two_nodes_speak_the_later_version_that_both_understand),
