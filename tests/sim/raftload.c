@@ -245,7 +245,7 @@ void raftsim_run(uint64_t seed, enum raftsim_mutant mutant, bool trace, struct r
     out->hash = world_hash(s->w);
     out->reads = raftcheck_reads(s->check);
     for (uint32_t g = 0; g < RAFTCHECK_GROUPS; g++) out->acks += raftcheck_acks(s->check, g);
-    out->counts = out->world.leader_crashes && out->world.completed && out->acks && out->reads;
+    out->counts = out->world.leader_crashes && out->world.completed && out->acks && out->reads && out->vouched;
     world_free(s->w);
     raftcheck_free(s->check);
     mem_free(s);

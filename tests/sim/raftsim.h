@@ -26,7 +26,7 @@ struct raftsim_result {
     char why[600];
     uint64_t hash;
     struct world_counts world;
-    uint64_t acks, reads, snapshots, installs, changes, drops, transfers, truncations;
+    uint64_t acks, reads, snapshots, installs, changes, drops, transfers, truncations, vouched;
 };
 
 void raftsim_run(uint64_t seed, enum raftsim_mutant mutant, bool trace, struct raftsim_result *out);
@@ -77,6 +77,7 @@ struct raftsim_proc {
     uint32_t node;
     struct raftlog *log;
     struct raftnode *raft;
+    struct termboard *board;
     struct raftlog_write write;
     struct buf write_copy; /* of the mutant that syncs early */
     bool writing, choring;
