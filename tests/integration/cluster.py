@@ -75,10 +75,11 @@ class Node:
 
 
 class Cluster:
-    """processes: the fixture, which ends every life with the test and shows the logs of one that failed. data: folders of nodes by number, where they are not the usual."""
+    """processes: the fixture, which ends every life with the test and shows the logs of one that failed. data: folders of nodes by number, where they are not the usual; workers: likewise."""
 
-    def __init__(self, processes, nodes=3, args=(), data=None):
+    def __init__(self, processes, nodes=3, args=(), data=None, workers=None):
         self.processes = processes
+        self.workers = workers or {}
         self.args = list(args)
         self.nodes = {n: Node(n, processes.folder, (data or {}).get(n)) for n in range(1, nodes + 1)}
         peers = ",".join(f"{n.number}=127.0.0.1:{n.cluster_port}/127.0.0.1:{n.port}" for n in self.nodes.values())
@@ -93,7 +94,7 @@ class Cluster:
         for number in numbers:
             node = self.nodes[number]
             assert not self.running(number)
-            command = [SHERD, "serve", "--cluster", "yes", "--port", node.port, "--cluster-port", node.cluster_port, "--data", node.data, "--workers", 2, *node.started, *self.args]
+            command = [SHERD, "serve", "--cluster", "yes", "--port", node.port, "--cluster-port", node.cluster_port, "--data", node.data, "--workers", self.workers.get(number, 2), *node.started, *self.args]
             node.life = self.processes(lambda folder: Life([str(w) for w in command], SHERD, node.port, node.log_path))
 
     def running(self, number):

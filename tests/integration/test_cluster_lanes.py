@@ -1,0 +1,109 @@
+"""Nodes with different numbers of workers, which speak to each other by lanes: what they prove of reads holds while nodes are killed and paused."""
+import time
+
+import pytest
+
+from cluster import SPREAD, make_cluster, wait_for  # noqa: F401, one of them a fixture
+from clusterload import Link, Load, Refused
+from test_cluster import check_went_on, read_alike
+
+WORKERS = {1: 1, 2: 2, 3: 3}
+
+
+def lanes_of(number, nodes):
+    """As many to each other node as the one with more workers has."""
+    return sum(max(WORKERS[number], WORKERS[n]) for n in nodes if n != number)
+
+
+def figures(cluster, number):
+    text = cluster.ask(number, "INFO", "cluster") or ""
+    return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+
+
+def wait_for_lanes(cluster, *nodes):
+    """All that there can be between these nodes, and none to others."""
+    for n in nodes:
+        wait_for(lambda: figures(cluster, n).get("cluster_lanes") == str(lanes_of(n, nodes)), 20, lambda: f"node {n} has {figures(cluster, n).get('cluster_lanes')} lanes of {lanes_of(n, nodes)}")
+
+
+def proven(cluster, number):
+    return int(figures(cluster, number)["cluster_reads_proven_by_lanes"])
+
+
+def check_proves(cluster, load, *nodes):
+    """Reads of what each of them leads are proven by lanes."""
+    for n in nodes:
+        wait_for(lambda: cluster.leads(n) > 0, 15, lambda: f"node {n} leads nothing: {cluster.status(n)}")
+    before = {n: proven(cluster, n) for n in nodes}
+    load.run_for(0.5)
+    for n in nodes:
+        wait_for(lambda: proven(cluster, n) >= before[n] + 5, 10, lambda: f"node {n} proves nothing by lanes: {figures(cluster, n)}")
+
+
+@pytest.fixture
+def uneven(make_cluster):
+    c = make_cluster(workers=WORKERS)
+    wait_for_lanes(c, 1, 2, 3)
+    return c
+
+
+def test_each_node_is_killed_in_turn(uneven):
+    with Load(uneven.ports(), seed=41) as load:
+        check_proves(uneven, load, 1, 2, 3)
+        for victim in (1, 2, 3):
+            began = time.monotonic_ns()
+            uneven.kill(victim)
+            left = uneven.others(victim)
+            uneven.write_everywhere(left[0], f"without{victim}")
+            wait_for_lanes(uneven, *left)
+            check_proves(uneven, load, *left)
+            check_went_on(load, (began, time.monotonic_ns()), f"node {victim} was dead")
+            uneven.start(victim)
+            uneven.wait_ok()
+            wait_for_lanes(uneven, 1, 2, 3)
+            check_proves(uneven, load, victim)
+    read_alike(uneven, load, [1, 2, 3])
+
+
+def test_a_paused_leader_that_comes_back_proves_nothing_old(uneven):
+    """Reads lie in its sockets, and in lanes to it, when it wakes up and does not know yet that others lead by now."""
+    right = 0
+    with Load(uneven.ports(), seed=42) as load:
+        for sleeper in (1, 2, 3):
+            check_proves(uneven, load, sleeper)
+            uneven.write_everywhere(sleeper, "old")
+            links = [Link(uneven.port(sleeper), 20) for _ in range(40)]
+            assert all(k.ask("GET", SPREAD[i]) == "old" for i, k in enumerate(links))
+            began = time.monotonic_ns()
+            uneven.pause(sleeper)
+            uneven.write_everywhere(uneven.others(sleeper)[0], f"new{sleeper}")
+            for i, k in enumerate(links):
+                k.send(("GET", SPREAD[i]))
+            load.run_for(load.timeout + 0.7)
+            check_went_on(load, (began, time.monotonic_ns()), f"node {sleeper} slept")
+            uneven.resume(sleeper)
+            answers = [k.answer() for k in links]
+            assert all(a == f"new{sleeper}" or isinstance(a, Refused) for a in answers), f"node {sleeper} woke up and said {answers}"
+            right += answers.count(f"new{sleeper}")
+            for k in links:
+                k.close()
+            uneven.wait_ok()
+            wait_for_lanes(uneven, 1, 2, 3)
+    assert right >= 60, f"only {right} of 120 reads were answered at all"
+    read_alike(uneven, load, [1, 2, 3])
+
+
+def test_naps_shorter_and_longer_than_an_election(uneven):
+    with Load(uneven.ports(), seed=43) as load:
+        began = time.monotonic_ns()
+        for seconds in (0.02, 0.06, 0.3, 0.9, 1.5):
+            for sleeper in (1, 2, 3):
+                uneven.pause(sleeper)
+                time.sleep(seconds)
+                uneven.resume(sleeper)
+                time.sleep(0.1)
+        check_went_on(load, (began, time.monotonic_ns()), "nodes took naps")
+        uneven.wait_ok()
+        wait_for_lanes(uneven, 1, 2, 3)
+        check_proves(uneven, load, 1, 2, 3)
+    read_alike(uneven, load, [1, 2, 3])
