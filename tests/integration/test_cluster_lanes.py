@@ -1,4 +1,7 @@
 """Nodes with different numbers of workers, which speak to each other by lanes: what they prove of reads holds while nodes are killed and paused."""
+import os
+import socket
+import struct
 import time
 
 import pytest
@@ -105,5 +108,42 @@ def test_naps_shorter_and_longer_than_an_election(uneven):
         check_went_on(load, (began, time.monotonic_ns()), "nodes took naps")
         uneven.wait_ok()
         wait_for_lanes(uneven, 1, 2, 3)
+        check_proves(uneven, load, 1, 2, 3)
+    read_alike(uneven, load, [1, 2, 3])
+
+
+# ---- one of the two connections between nodes
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def greeting(cluster, number, to):
+    """As this run of the node says it (cluster/wire.c)."""
+    with open(os.path.join(cluster.nodes[number].data, "cluster", "NODE")) as f:
+        known = dict(line.split(" ", 1) for line in f)
+    address = f"127.0.0.1:{cluster.nodes[number].cluster_port}".encode()
+    body = struct.pack("<HH16sQQQB", 4, 3, bytes.fromhex(known["cluster"].strip()), number, to, int(known["incarnation"]), len(address)) + address + struct.pack("<HH", WORKERS[number], 0)
+    head = b"\x89sherd\r\n" + struct.pack("<I", 16 + len(body))
+    return head + struct.pack("<I", crc32c(head + body)) + body
+
+
+def test_lanes_come_back_when_only_the_connection_of_the_other_node_broke(uneven):
+    """Node 1, which calls, is still connected to the others then: it is their connections to it that end, because somebody else takes their place for a moment."""
+    for other in (2, 3):
+        reached = lambda: uneven.nodes[other].log().count("connected to a node node=1 ")
+        before = reached()
+        with socket.create_connection(("127.0.0.1", uneven.nodes[1].cluster_port), 5) as s:
+            s.sendall(greeting(uneven, other, 1))
+            assert s.recv(100).startswith(b"\x89sherd"), "node 1 did not take it for the other node"
+            wait_for(lambda: reached() > before, 20, lambda: f"node {other} did not lose its connection: {uneven.nodes[other].log()[-2000:]}")
+    assert uneven.nodes[1].log().count("connected to a node ") == 2, "node 1 lost its own connections, too"
+    wait_for_lanes(uneven, 1, 2, 3)
+    with Load(uneven.ports(), seed=44) as load:
         check_proves(uneven, load, 1, 2, 3)
     read_alike(uneven, load, [1, 2, 3])
