@@ -19,7 +19,7 @@ enum {
     RELAY_OWN_MORE = 64 * 1024,          /* that a group's own commands may have besides: they carry what came with a command of a client's, and say something of it */
     RELAY_ARG_COST = 8,                  /* of each argument, besides its bytes: so that there cannot be too many for a message */
     RELAY_TIMEOUT_MS = 5000,
-    RELAY_LATE_MS = 50,                  /* an answer to a probe takes a round trip */
+    RELAY_LATE_MS = 20,                  /* an answer to a probe takes a round trip */
     RELAY_STOP_MS = 1000,                /* what is under way when the server stops has so long */
 };
 
