@@ -547,6 +547,8 @@ void links_flush(struct links *l)
     }
 }
 
+void links_push(struct links *l) { loop_submit(l->loop); }
+
 /* ---- turns */
 
 int links_turn(struct links *l, int timeout_ms) { return loop_turn(l->loop, timeout_ms); }

@@ -115,6 +115,7 @@ bool links_send(struct links *l, uint64_t peer, struct slice frames);
  * bytes would be queued then does not get them, so that they never are what Raft's frames have to wait behind; *dropped grows by those, and only those: who is not connected is not waited for. */
 uint64_t links_spread(struct links *l, struct slice frames, uint16_t version, size_t queued_max, uint64_t *dropped);
 void links_flush(struct links *l);
+void links_push(struct links *l); /* and now: for who will not turn soon */
 
 int links_turn(struct links *l, int timeout_ms); /* gives the number of events */
 void links_tick(struct links *l, uint64_t now_ms);

@@ -403,9 +403,11 @@ static void open_next(struct raftlog *l)
     l->index.batch = ++l->open_batch;
 }
 
+bool raftlog_has_more(const struct raftlog *l) { return !l->broken && !l->flight.on && (l->n_records || l->seal); }
+
 bool raftlog_begin_write(struct raftlog *l, struct raftlog_write *w)
 {
-    if (l->broken || l->flight.on || (l->n_records == 0 && !l->seal)) return false;
+    if (!raftlog_has_more(l)) return false;
     bool states = !fits(raftsegs_current(&l->segs), l->records.len);
     if (states && !begin_segment(l)) return false;
     take_off(l, raftsegs_current(&l->segs), states);

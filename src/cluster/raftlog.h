@@ -97,6 +97,7 @@ struct raftlog_write {
     struct slice bytes; /* the log's, until raftlog_written */
     char path[RAFTLOG_PATH_MAX];
 };
+bool raftlog_has_more(const struct raftlog *l); /* there is something to write, and no write is under way */
 /* Closes the open batch. false: nothing to write, a write is under way, or no segment is ready (a chore will make one). */
 bool raftlog_begin_write(struct raftlog *l, struct raftlog_write *w);
 int raftlog_write_run(const struct file_ops *files, const struct raftlog_write *w); /* write and sync, in the caller's thread */

@@ -318,19 +318,27 @@ static void advance(struct raftthread *t)
     t->hurry = true;
     for (int i = 0; i < ROUNDS && t->hurry && !t->failure; i++) {
         raftnode_flush(t->node);
-        uint64_t durable = raftlog_durable(t->log);
-        int rc = raftwriter_step(t->writer);
+        int rc = raftwriter_look(t->writer);
         if (rc) {
             slog(t->options.links.log, SLOG_WARNING, "a write of the Raft log failed", "folder=%s reason=%s", t->options.dir, err_text(rc));
             fail(t, "a write of the Raft log failed: what is on disk is not known any more");
             return;
         }
-        t->hurry = raftlog_durable(t->log) != durable;
+        t->hurry = raftlog_durable(t->log) != t->durable;
         if (!t->hurry) return;
+        t->durable = raftlog_durable(t->log);
         raftnode_persisted(t->node);
         t->wrote_at = t->now;
         t->unsealed = true;
     }
+}
+
+/* What may leave before it is durable is on its way; then nothing is to be done until it is. */
+static void write_log(struct raftthread *t)
+{
+    if (t->failure || !raftlog_has_more(t->log)) return;
+    links_push(t->links);
+    t->hurry |= raftwriter_write(t->writer);
 }
 
 static void turn(struct raftthread *t)
@@ -351,6 +359,7 @@ static void turn(struct raftthread *t)
     uint64_t took = (uint64_t)(clock_mono_us() - t->turn_us);
     t->stats.turns++;
     if (took > t->stats.slowest_turn_us) t->stats.slowest_turn_us = took;
+    write_log(t);
 }
 
 /* ---- ends */
@@ -475,6 +484,7 @@ static bool open_log(struct raftthread *t, struct buf *error)
     t->log = raftlog_open(o->files, o->dir, &o->log, error);
     if (!t->log) return false;
     struct raftwriter_options w = {.files = o->files, .writes = o->writes, .wake = wake, .ctx = &t->box, .wake_fd = t->box.fd};
+    t->durable = raftlog_durable(t->log);
     t->writer = raftwriter_new(t->log, &w, error);
     return t->writer != NULL;
 }

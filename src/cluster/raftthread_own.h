@@ -34,6 +34,7 @@ struct raftthread {
     bool hurry;       /* the next turn has something to do */
     int64_t turn_us;  /* when work began */
     uint64_t house_at, publish_at, retry_at /* 0: nothing failed */;
+    uint64_t durable; /* the last batch of the log of which raftnode knows */
     uint64_t wrote_at;
     bool unsealed;
     int told_chore_error;

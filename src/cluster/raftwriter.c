@@ -6,10 +6,16 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "cluster/raftlog.h"
 #include "io/file.h"
 #include "io/filering.h"
+
+enum {
+    QUICK_US = 2000,         /* a disk that takes longer is not waited for */
+    QUICK_BYTES = 256 * 1024, /* nor is what is more */
+};
 
 enum lane_state { LANE_IDLE, LANE_TOLD, LANE_DONE, LANE_END };
 
@@ -33,6 +39,7 @@ struct raftwriter {
     bool flying;           /* a batch is under way there */
     struct raftlog_write write;
     struct raftlog_chore chore;
+    int64_t began_us, took_us; /* the write that is under way; the last one */
     int fd; /* of the segment that was written to last, the writing thread's; -1: none */
     uint64_t fd_segment;
     int error;
@@ -140,6 +147,7 @@ static int do_chore(struct raftwriter *w) { return raftlog_chore_run(w->options.
 static void written(struct raftwriter *w, int rc)
 {
     w->error = rc;
+    w->took_us = clock_mono_us() - w->began_us;
     raftlog_written(w->log, w->write.batch, rc);
 }
 
@@ -167,17 +175,35 @@ static void collect(struct raftwriter *w)
 
 static void begin_write(struct raftwriter *w)
 {
+    w->began_us = clock_mono_us();
     w->flying = w->ring && open_segment(w) == 0 && filering_begin(w->ring, w->fd, w->write.bytes, w->write.at) == 0;
     if (!w->flying) lane_tell(&w->writes);
 }
 
 /* The log hands out one of each at most, so a lane that it gives work to is idle. */
-int raftwriter_step(struct raftwriter *w)
+static int step(struct raftwriter *w, bool writes)
 {
     collect(w);
-    if (raftlog_begin_write(w->log, &w->write)) begin_write(w);
+    if (writes && raftlog_begin_write(w->log, &w->write)) begin_write(w);
     if (raftlog_begin_chore(w->log, &w->chore)) lane_tell(&w->chores);
     return w->error;
+}
+
+static bool is_quick(const struct raftwriter *w) { return w->took_us < QUICK_US; }
+
+int raftwriter_step(struct raftwriter *w) { return step(w, true); }
+int raftwriter_look(struct raftwriter *w) { return step(w, !is_quick(w)); }
+
+bool raftwriter_write(struct raftwriter *w)
+{
+    if (!is_quick(w) || !raftlog_begin_write(w->log, &w->write)) return false;
+    if (w->write.bytes.n > QUICK_BYTES) {
+        begin_write(w);
+        return false;
+    }
+    w->began_us = clock_mono_us();
+    written(w, write_batch(w));
+    return true;
 }
 
 bool raftwriter_busy(struct raftwriter *w)

@@ -4,6 +4,11 @@
  *     threads: the write is durable .. wake(ctx)
  *     owner: raftwriter_step(w)                      collects it (raftlog_durable moves on) and begins the next
  *
+ * A write that the kernel or a thread does is noticed late where processors are busy: some more threads have to be woken before. So an owner that has nothing else to do until then may write by itself, as long as the disk is quick:
+ *
+ *     owner: puts records .. sends what may leave before they are durable .. raftwriter_write(w)
+ *     owner: raftwriter_look(w)                      as raftwriter_step, but that it begins no write while the disk is quick
+ *
  * All functions are for the thread that owns the log. */
 #pragma once
 #include <stdbool.h>
@@ -29,5 +34,8 @@ struct raftwriter *raftwriter_new(struct raftlog *log, const struct raftwriter_o
 void raftwriter_free(struct raftwriter *w);
 /* Collects what is done and begins what is to be done. 0, or the error of a write: the log is broken then, and the process should end. */
 int raftwriter_step(struct raftwriter *w);
+int raftwriter_look(struct raftwriter *w);
+/* Writes what was put, if the last write took no time to speak of and it is not much. True: it is durable, or the next step tells why not. False: there is nothing to write, or it was left to others. */
+bool raftwriter_write(struct raftwriter *w);
 bool raftwriter_busy(struct raftwriter *w); /* a write was begun and is not yet collected */
 bool raftwriter_rings(const struct raftwriter *w); /* batches are written without a thread */

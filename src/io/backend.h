@@ -13,6 +13,7 @@ struct backend {
     void *(*open)(struct loop *l, char error[128]); /* NULL: not to be had */
     void (*close)(struct loop *l);
     int (*turn)(struct loop *l, int timeout_ms);
+    void (*submit)(struct loop *l); /* NULL: nothing waits for a turn */
     void (*listen)(struct loop *l, int index);
     void (*unlisten)(struct loop *l, int index);
     void (*attach)(struct loop *l, struct stream *s);

@@ -97,6 +97,11 @@ void loop_listen_again(struct loop *l)
     }
 }
 
+void loop_submit(struct loop *l)
+{
+    if (l->backend->submit) l->backend->submit(l);
+}
+
 int loop_turn(struct loop *l, int timeout_ms)
 {
     tell_gone(l);

@@ -60,6 +60,8 @@ void loop_listen(struct loop *l, int fd, int tag);  /* takes fd */
 void loop_stop_listening(struct loop *l);           /* closes all listeners */
 void loop_listen_again(struct loop *l);             /* call now and then: listeners that rest for want of descriptors go on */
 
+void loop_submit(struct loop *l); /* what was sent leaves now, not with the next turn */
+
 /* Waits at most timeout_ms (-1: no limit, 0: only look) and handles what came. Gives the number of events. */
 int loop_turn(struct loop *l, int timeout_ms);
 

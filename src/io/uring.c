@@ -363,6 +363,8 @@ static unsigned reap(struct loop *l, bool *for_owner)
     return n;
 }
 
+static void uring_submit(struct loop *l) { io_uring_submit(&state_of(l)->ring); }
+
 /* Sends are usually over when they are submitted, which ends the wait: if that is all, it goes on. */
 static int uring_turn(struct loop *l, int timeout_ms)
 {
@@ -381,6 +383,7 @@ const struct backend backend_uring = {
     .open = uring_open,
     .close = uring_close,
     .turn = uring_turn,
+    .submit = uring_submit,
     .listen = uring_listen,
     .unlisten = uring_unlisten,
     .attach = uring_attach,

@@ -31,6 +31,7 @@ struct node {
     struct buf error;
     struct file_ops failing; /* file_disk, but for commits after the first `commits_left` */
     int commits_left;
+    int64_t late_us; /* of a commit */
     bool rings; /* batches go by the ring, if `writes` allow it */
 };
 
@@ -223,6 +224,85 @@ static void a_write_that_fails_breaks_the_log_and_is_told(void **state)
     node_fini(&n);
 }
 
+static void commit_late(void *ctx, struct file_piece *pieces, uint32_t count)
+{
+    struct node *n = ctx;
+    usleep((useconds_t)n->late_us);
+}
+
+static uint64_t put_one(struct node *n)
+{
+    uint64_t batch = raftlog_open_batch(n->log);
+    raftlog_put_hard_state(n->log, 1, batch, 0);
+    return batch;
+}
+
+/* Until the owner has written by itself once. Where the machine is busy, a disk may seem slow: then others write meanwhile. */
+static void write_by_owner(struct node *n)
+{
+    for (int i = 0; i < 1000; i++) {
+        uint64_t batch = put_one(n);
+        assert_false(raftwriter_busy(n->writer));
+        if (raftwriter_write(n->writer)) {
+            assert_int_equal(raftlog_durable(n->log), batch);
+            assert_int_equal(raftwriter_look(n->writer), 0);
+            return;
+        }
+        assert_int_equal(await_durable(n, batch), 0);
+    }
+    fail_msg("the owner never wrote");
+}
+
+static void the_owner_writes_while_the_disk_is_quick(void **state)
+{
+    static char much[300 * 1024];
+    struct node n;
+    node_init(&n);
+    n.failing = file_disk;
+    n.failing.ctx = &n;
+    n.failing.commit = commit_late;
+    node_open(&n, &n.failing);
+    assert_int_equal(await_durable(&n, put_one(&n)), 0); /* there is a segment */
+    assert_false(raftwriter_write(n.writer));            /* nothing to write */
+    write_by_owner(&n);
+    n.late_us = 5000;
+    write_by_owner(&n); /* and now it knows */
+    uint64_t batch = put_one(&n);
+    assert_false(raftwriter_write(n.writer));
+    assert_int_equal(raftlog_durable(n.log), batch - 1);
+    assert_int_equal(raftwriter_look(n.writer), 0); /* it is left to others */
+    assert_true(raftwriter_busy(n.writer));
+    assert_int_equal(await_durable(&n, batch), 0);
+    n.late_us = 0;
+    write_by_owner(&n); /* when others found that it is quick again */
+    batch = raftlog_open_batch(n.log);
+    raftlog_put_entry(n.log, 2, 1, 1, 1, slice_of(much, sizeof much));
+    assert_false(raftwriter_write(n.writer)); /* too much */
+    assert_true(raftwriter_busy(n.writer) || raftlog_durable(n.log) < batch);
+    assert_int_equal(await_durable(&n, batch), 0);
+    node_close(&n);
+    node_fini(&n);
+}
+
+static void an_owner_whose_write_fails_hears_of_it(void **state)
+{
+    struct node n;
+    node_init(&n);
+    n.failing = file_disk;
+    n.failing.ctx = &n;
+    n.failing.commit = fail_later;
+    n.commits_left = 1;
+    node_open(&n, &n.failing);
+    assert_int_equal(await_durable(&n, put_one(&n)), 0);
+    put_one(&n);
+    if (!raftwriter_write(n.writer)) assert_int_equal(await_durable(&n, 2), -EIO);
+    assert_int_equal(raftwriter_look(n.writer), -EIO);
+    assert_true(raftlog_broken(n.log));
+    assert_int_equal(raftlog_durable(n.log), 1);
+    node_close(&n);
+    node_fini(&n);
+}
+
 static int open_full(void *ctx, const char *path, enum file_mode mode) { return open("/dev/full", O_RDWR | O_CLOEXEC); }
 
 static void a_write_of_the_ring_that_fails_breaks_the_log_and_is_told(void **state)
@@ -303,6 +383,8 @@ int main(void)
         cmocka_unit_test(what_is_durable_is_there_with_direct_writes),
         cmocka_unit_test(what_is_durable_is_there_with_direct_writes_by_the_ring),
         cmocka_unit_test(a_write_that_fails_breaks_the_log_and_is_told),
+        cmocka_unit_test(the_owner_writes_while_the_disk_is_quick),
+        cmocka_unit_test(an_owner_whose_write_fails_hears_of_it),
         cmocka_unit_test(a_write_of_the_ring_that_fails_breaks_the_log_and_is_told),
         cmocka_unit_test(what_the_ring_is_refused_goes_by_the_thread),
         cmocka_unit_test(writes_that_are_not_aligned_are_written_the_other_way),
