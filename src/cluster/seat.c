@@ -619,6 +619,7 @@ static void free_seat(struct seat *seat)
     drop_batches(seat);
     seatfate_fini(&seat->fate);
     seatshown_fini(&seat->shows);
+    seatmarks_fini(&seat->marks);
     seatapply_fini(&seat->apply);
     intents_free(seat->intents);
     holding_free(seat->holding);

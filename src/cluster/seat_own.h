@@ -6,6 +6,7 @@
 #include "cluster/seat.h"
 #include "cluster/seatapply.h"
 #include "cluster/seatfate.h"
+#include "cluster/seatmarks.h"
 #include "cluster/seatshown.h"
 
 struct holding;
@@ -29,6 +30,7 @@ struct seat {
     /* W */
     struct buf pending; /* ops of the running command */
     struct seatshown shows;
+    struct seatmarks marks;
     uint64_t served;    /* the reign that commands are admitted in */
     struct seatapply apply;
     struct intents *intents; /* of the reign */

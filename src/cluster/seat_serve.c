@@ -138,6 +138,16 @@ static struct intents *intents(void *ctx, const struct shard *shard)
 }
 
 static struct holding *holding(void *ctx, const struct shard *shard) { return holding_of(of_shard(ctx, shard)); }
+static uint64_t mark(void *ctx, const struct shard *shard, uint64_t hash)
+{
+    struct seat *seat = of_shard(ctx, shard);
+    pthread_mutex_lock(&seat->lock);
+    uint64_t term = seat->term;
+    pthread_mutex_unlock(&seat->lock);
+    const uint64_t what[] = {seat->group, term, seatmarks_of_key(&seat->marks, hash)};
+    return keyhash(slice_of(what, sizeof what), 0);
+}
+
 static uint32_t group(void *ctx, const struct shard *shard) { return of_shard(ctx, shard)->group; }
 
 static bool serves(void *ctx, const struct shard *shard, struct slice key)
@@ -156,6 +166,7 @@ void seat_serve_on_op(void *ctx, const struct op *op)
     if (seatapply_is_busy(&seat->apply)) return;
     seatentry_add_op(&seat->pending, op);
     seatshown_add(&seat->shows, op, seat->shard->store->seed);
+    seatmarks_add(&seat->marks, op, seat->shard->store->seed);
 }
 
 void seat_serve_close_batch(struct seat *seat)
@@ -302,4 +313,4 @@ static void settle(void *ctx, const struct shard *shard)
     seats_hurry(seat->all);
 }
 
-const struct seating seat_serve = {.admits = admits, .repeats = repeats, .ran = ran, .rules = rules, .settle = settle, .intents = intents, .holding = holding, .group = group, .serves = serves};
+const struct seating seat_serve = {.admits = admits, .repeats = repeats, .ran = ran, .rules = rules, .settle = settle, .intents = intents, .holding = holding, .group = group, .mark = mark, .serves = serves};

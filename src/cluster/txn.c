@@ -229,7 +229,8 @@ static void on_fetched(struct txn *t, int64_t now_ms, const struct txn_answer *a
 {
     const struct slice *error = error_among(answers, n);
     t->moved = any_says(answers, n, "TXNMOVED");
-    if (error) refuse(t, *error);
+    if (any_says(answers, n, "TXNCHANGED")) fail(t, TXN_CHANGED);
+    else if (error) refuse(t, *error);
     else if (t->moved) drop(t);
     else if (any_says(answers, n, "TXNBUSY")) was_taken(t, now_ms);
     else if (any_says(answers, n, "TXNGONE")) drop(t);

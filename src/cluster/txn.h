@@ -52,11 +52,13 @@ struct txn_key {
     uint16_t db;
     char use; /* 'r' to be read, 'w' to be written; 'e' and 'k' likewise, if its value does not matter: as txn.fetch has it */
     struct slice key;
+    struct slice digest; /* of one that is watched, as txn.digest gave it: if it is another when the key is fetched, nothing happens; empty: it is not */
 };
 
 enum txn_outcome {
     TXN_DONE,      /* it has happened; or nothing was to be written, and what was read was so at one moment */
     TXN_STOPPED,   /* run said so: nothing happened */
+    TXN_CHANGED,   /* a watched key is another: nothing happened */
     TXN_NOBODY,    /* a group could not be reached in time: nothing happened */
     TXN_BUSY,      /* others had its keys until the time was over: nothing happened */
     TXN_REFUSED,   /* a group answered an error, see txn_error: nothing happened */

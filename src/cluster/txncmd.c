@@ -129,23 +129,22 @@ static void apply_ops(struct call *c, struct slice ops)
 
 /* ---- txn.digest */
 
-/* Replicas have members of sets and hashes in different orders: it does not count. */
-struct slice txncmd_digest(const struct entry *e, char out[TXNCMD_DIGEST_BYTES])
-{
-    if (!e) return SLICE("");
-    for (uint64_t i = 0; i < TXNCMD_DIGEST_BYTES / 8; i++) {
-        uint64_t head[2] = {i, (uint64_t)entry_expiry_ms(e)};
-        uint64_t half = htole64(store_value_digest(e, keyhash(slice_of(head, sizeof head), 0)));
-        memcpy(out + i * 8, &half, 8);
-    }
-    return slice_of(out, TXNCMD_DIGEST_BYTES);
-}
+enum { MARK_BYTES = 8 };
 
+/* The mark alone would do; the digest of the value also tells what no op did: that it has expired. */
 static struct slice digest_of(struct call *c, uint16_t db, struct slice key, char out[TXNCMD_DIGEST_BYTES])
 {
+    const struct engine *e = engine_worker_of(c->x)->engine;
+    uint64_t hash = keyhash(key, c->store->seed);
     struct place at;
-    store_peek(c->store, db, keyhash(key, c->store->seed), key, &at);
-    return txncmd_digest(at.e, out);
+    store_peek(c->store, db, hash, key, &at); /* first: this may be what finds it expired, and removes it */
+    le_set_u64(out, e->seating->mark(e->seating->ctx, &e->shards[c->x->shard], hash));
+    if (!at.e) return slice_of(out, MARK_BYTES);
+    for (uint64_t i = 0; i < (TXNCMD_DIGEST_BYTES - MARK_BYTES) / 8; i++) {
+        uint64_t head[2] = {i, (uint64_t)entry_expiry_ms(at.e)};
+        le_set_u64(out + MARK_BYTES + i * 8, store_value_digest(at.e, keyhash(slice_of(head, sizeof head), 0)));
+    }
+    return slice_of(out, TXNCMD_DIGEST_BYTES);
 }
 
 static void cmd_digest(struct exec *x)
@@ -248,12 +247,24 @@ static bool take_want(struct txnargs *a, struct want *out)
     return true;
 }
 
-static bool are_wants(struct txnargs a, uint32_t n)
+static bool are_checks(struct txnargs a)
+{
+    struct txnargs_check check;
+    uint32_t n;
+    if (!txnargs_take_count(&a, 3, &n)) return false;
+    for (uint32_t i = 0; i < n; i++)
+        if (!txnargs_take_check(&a, &check)) return false;
+    return txnargs_is_at_end(&a);
+}
+
+/* checks: what is behind them. */
+static bool are_wants(struct txnargs a, uint32_t n, struct txnargs *checks)
 {
     struct want want;
     for (uint32_t i = 0; i < n; i++)
         if (!take_want(&a, &want)) return false;
-    return txnargs_is_at_end(&a);
+    *checks = a;
+    return txnargs_is_at_end(&a) || are_checks(a);
 }
 
 static bool can_have_all(struct intents *intents, struct slice id, struct txnargs a, uint32_t n)
@@ -321,16 +332,25 @@ static bool are_wants_here(const struct call *c, struct txnargs a, uint32_t n)
     return here;
 }
 
+static bool are_as_watched(const struct call *c, struct txnargs checks)
+{
+    struct call at_checks = *c;
+    at_checks.args = checks;
+    return txnargs_is_at_end(&checks) || are_unchanged(&at_checks);
+}
+
 static void cmd_fetch(struct exec *x)
 {
     struct call c;
+    struct txnargs checks;
     uint32_t n;
     if (!begin(x, true, &c)) return;
     enum intents_state state = intents_state(c.intents, c.id);
-    if (!txnargs_take_count(&c.args, 3, &n) || n == 0 || !are_wants(c.args, n)) answer_senseless(x);
+    if (!txnargs_take_count(&c.args, 3, &n) || n == 0 || !are_wants(c.args, n, &checks)) answer_senseless(x);
     else if (!are_wants_here(&c, c.args, n)) answer_moved(x);
     else if (state != INTENTS_NONE && state != INTENTS_RESERVED) answer_gone(x);
     else if (!can_have_all(c.intents, c.id, c.args, n)) reply_error(&x->out, "TXNBUSY a key is taken by another transaction");
+    else if (!are_as_watched(&c, checks)) reply_error(&x->out, "TXNCHANGED a watched key is another now");
     else reserve_and_reply(&c, n);
 }
 

@@ -5,12 +5,13 @@
  *   TOKEN  of the reservations that a fetch made: opaque, given back as it came. It is good as long as all of them are held without a break. Another fetch of the same name, a late copy of a message perhaps, cannot renew what was lost.
  *   OPS    what the transaction writes in this group: ops as log/opcode writes them, each behind its length (txncmd_add_op). Of keys that were fetched for writing, and of no others
  *
- *   txn.digest key                                    a read: the digest of the key's value and its time of expiry, 16 bytes; of no key: empty. It names no group: it goes to where the key is, as any command
+ *   txn.digest key                                    a read: 8 bytes that are others whenever the key was changed, its group has another leader, or the key another group; and the digest of its value and time of expiry, 16 bytes, if it is there. Names no group: goes to where the key is
  *   txn.run NCHECKS (db key digest)* NCOMMANDS (db argc arg*)*
  *                                                     a write: EXEC within one group. If a digest is another now: a null array, and nothing is done; else the array of replies. One that may not run so: -ERR, and nothing is done; likewise -TXNMOVED
- *   txn.fetch ID NKEYS (db use key)*                  a read: reserves all of the keys, or none; again: what is held stays, with its token. An array: TOKEN, then for each key its entry as dump/dumpfile writes it, or null.
+ *   txn.fetch ID NKEYS (db use key)* [NCHECKS (db key digest)*]
+ *                                                     a read: reserves all of the keys, or none; again: what is held stays, with its token. An array: TOKEN, then for each key its entry as dump/dumpfile writes it, or null.
  *                                                     use: r, to read; w, to read and write; e and k likewise, if all there is to know is whether the key exists, its type and expiry: its value is another one then
- *                                                     taken by others: -TXNBUSY. -TXNGONE: it was prepared or decided here before. -TXNMOVED: the group does not serve a key, or not yet, or its leader's map is an older one: who asks looks again where it is
+ *                                                     taken by others: -TXNBUSY. -TXNCHANGED: a digest is another now; nothing was reserved. -TXNGONE: it was prepared or decided here before. -TXNMOVED: the group does not serve a key, or not yet, or its leader's map is an older one: who asks looks again where it is
  *   txn.done ID TOKEN                                 a read: of a transaction that wrote nothing. +OK: its reservations were held to this moment, and now they are not. -TXNGONE: they were not
  *   txn.prepare ID TOKEN DECIDER OPS                  a write: the reservations become an intent. +OK, also if there is that intent already; -TXNGONE
  *   txn.decide ID TOKEN NGROUPS group* OPS            a write, in the deciding group: applies its ops; from now on the transaction has happened, and these groups must hear of it. +OK, also if it is decided already; -TXNGONE
@@ -30,7 +31,7 @@
 #include "command/command.h"
 
 enum {
-    TXNCMD_DIGEST_BYTES = 16,
+    TXNCMD_DIGEST_BYTES = 24,
     TXNCMD_TOKEN_BYTES = 16,
     TXNCMD_LIST_MAX = 1000,
     TXNCMD_KEPT_MS = 120 * 1000,
@@ -48,5 +49,3 @@ bool txncmd_admits(struct intents *n, const struct command_table *t, const struc
 bool txncmd_all_keys(const struct command_table *t, const struct command *c, const struct slice *argv, uint32_t argc, uint16_t db, txnargs_key_fn *one, void *ctx);
 
 void txncmd_add_op(struct buf *ops, struct slice op);
-/* Of an entry's value and its time of expiry, as txn.digest gives it. NULL: of no key, which is empty. */
-struct slice txncmd_digest(const struct entry *e, char out[TXNCMD_DIGEST_BYTES]);

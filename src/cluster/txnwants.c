@@ -134,6 +134,21 @@ static void note_sent(struct txn *t, uint32_t group, uint32_t ask)
     t->groups[group].touched = true;
 }
 
+static void add_checks(struct txn *t, uint32_t group)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < t->n_keys; i++) n += t->keys[i].group == group && t->keys[i].k.digest.n;
+    if (!n) return;
+    txnask_number(&t->ask, n);
+    for (uint32_t i = 0; i < t->n_keys; i++) {
+        const struct txn_key *k = &t->keys[i].k;
+        if (t->keys[i].group != group || !k->digest.n) continue;
+        txnask_number(&t->ask, k->db);
+        txnask_word(&t->ask, k->key);
+        txnask_word(&t->ask, k->digest);
+    }
+}
+
 static void add_fetch(struct txn *t, uint32_t group)
 {
     uint32_t n = 0;
@@ -148,6 +163,7 @@ static void add_fetch(struct txn *t, uint32_t group)
         txnask_word(&t->ask, slice_of(&k->k.use, 1));
         txnask_word(&t->ask, k->k.key);
     }
+    add_checks(t, group);
 }
 
 static void add_ask(struct txn *t, uint32_t ask)

@@ -113,7 +113,8 @@ static void settled(void *ctx, struct txn *t, enum txn_outcome o)
     if (o != TXN_DONE) w->answer.len = 0;
     switch (o) {
     case TXN_DONE: break;
-    case TXN_STOPPED: wide_reply_nonsense(&out); break;
+    case TXN_STOPPED:
+    case TXN_CHANGED: wide_reply_nonsense(&out); break; /* it watches no keys */
     case TXN_NOBODY: reply_error(&out, "CLUSTERDOWN nobody leads a shard of the range: nothing was done"); break;
     case TXN_BUSY: reply_error(&out, "TRYAGAIN others wrote in the range all the time: nothing was done"); break;
     case TXN_REFUSED: buf_add_slice(&w->answer, txn_error(t)); break;

@@ -62,7 +62,6 @@ struct widetxn {
     struct key *keys; /* by database and name */
     uint32_t n_keys, cap_keys;
     struct multi kept;
-    bool senseless;  /* an entry that came is none */
     struct txn *txn; /* NULL: it is in one group, or in none */
     struct buf replies;
 };
@@ -363,16 +362,6 @@ static void send(void *ctx, struct txn *t, const struct txn_request *requests, u
     call_send(c, timeout_ms);
 }
 
-static bool are_unchanged(struct widetxn *w, struct scratch *s)
-{
-    char digest[TXNCMD_DIGEST_BYTES];
-    for (uint32_t i = 0; i < w->n_checks; i++) {
-        const struct check *k = &w->checks[i];
-        if (!slice_eq(k->digest, txncmd_digest(scratch_find(s, k->db, k->key, w->now_ms), digest))) return false;
-    }
-    return true;
-}
-
 static void run_parts(struct widetxn *w, struct scratch *s)
 {
     w->replies.len = 0;
@@ -392,13 +381,18 @@ static bool is_expired(const struct widetxn *w, uint32_t key)
     return txn_entry(w->txn, key, &raw) && dumpfile_take_entry(raw, &e) && e.expiry_ms && e.expiry_ms < w->now_ms;
 }
 
+static uint32_t key_at(const struct widetxn *w, uint16_t db, struct slice name)
+{
+    const struct key *k = bsearch(&(struct key){.k = {.db = db, .key = name}}, w->keys, w->n_keys, sizeof *w->keys, by_key);
+    CHECK(k); /* commands write keys that their rows name, and watched ones are among them */
+    return (uint32_t)(k - w->keys);
+}
+
 static void note_op(void *ctx, uint16_t db, struct slice name, struct slice op)
 {
     struct widetxn *w = ctx;
-    const struct key *k = bsearch(&(struct key){.k = {.db = db, .key = name}}, w->keys, w->n_keys, sizeof *w->keys, by_key);
-    CHECK(k); /* commands write keys that their rows name */
-    uint32_t i = (uint32_t)(k - w->keys);
-    if (k->writes) txn_write(w->txn, i, op);
+    uint32_t i = key_at(w, db, name);
+    if (w->keys[i].writes) txn_write(w->txn, i, op);
     else CHECK(is_expired(w, i)); /* it was found so, and is gone for who looks; to remove it is its group's affair */
 }
 
@@ -417,14 +411,13 @@ static bool run(void *ctx, struct txn *t)
     struct widetxn *w = ctx;
     struct scratch *s = all_of(w)->scratch;
     w->now_ms = w->front->worker.now_ms;
-    w->senseless = !fill(w, s);
-    bool goes = !w->senseless && are_unchanged(w, s);
-    if (goes) {
+    bool sensible = fill(w, s);
+    if (sensible) {
         run_parts(w, s);
         scratch_ops(s, note_op, w);
     }
     scratch_clear(s);
-    return goes;
+    return sensible;
 }
 
 static void add_outcome(struct widetxn *w, enum txn_outcome o, struct buf *answer)
@@ -432,10 +425,8 @@ static void add_outcome(struct widetxn *w, enum txn_outcome o, struct buf *answe
     struct reply out = {.out = answer, .resp = w->resp};
     switch (o) {
     case TXN_DONE: add_answer(w, answer); break;
-    case TXN_STOPPED:
-        if (w->senseless) reply_error(&out, "ERR a group's answer makes no sense");
-        else reply_null_array(&out);
-        break;
+    case TXN_STOPPED: wide_reply_nonsense(&out); break;
+    case TXN_CHANGED: reply_null_array(&out); break;
     case TXN_NOBODY: reply_error(&out, "CLUSTERDOWN nobody leads the shard of a key: nothing was done"); break;
     case TXN_BUSY: reply_error(&out, "TRYAGAIN other transactions had the keys all the time: nothing was done"); break;
     case TXN_REFUSED: add_refusal(w, answer, txn_error(w->txn)); break;
@@ -468,6 +459,7 @@ static void run_over_groups(struct widetxn *w)
     char name[TXN_NAME_MAX + 8];
     struct txn_key *keys = mem_alloc(w->n_keys * sizeof *keys);
     for (uint32_t i = 0; i < w->n_keys; i++) keys[i] = w->keys[i].k;
+    for (uint32_t i = 0; i < w->n_checks; i++) keys[key_at(w, w->checks[i].db, w->checks[i].key)].digest = w->checks[i].digest;
     struct txn_host host = {w, group_of, send, run, settled, over, NULL};
     w->txn = txn_new(&host, widetxn_name(w->front, name, sizeof name), keys, w->n_keys);
     mem_free(keys);

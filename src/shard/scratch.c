@@ -68,14 +68,6 @@ bool scratch_put(struct scratch *s, struct slice raw)
     return true;
 }
 
-const struct entry *scratch_find(struct scratch *s, uint16_t db, struct slice key, int64_t now_ms)
-{
-    struct place at;
-    s->store->now_ms = now_ms;
-    store_peek(s->store, db, keyhash(key, s->store->seed), key, &at);
-    return at.e;
-}
-
 void scratch_run(struct scratch *s, struct worker *w, const struct scratch_request *r, struct buf *out)
 {
     struct exec *x = &w->x, before = *x;

@@ -34,7 +34,5 @@ struct scratch_request {
 /* Runs one command, as one of a transaction, on the worker's own struct exec, which is as it was afterwards. Its reply is appended to out. Nobody is told of events. */
 void scratch_run(struct scratch *s, struct worker *w, const struct scratch_request *r, struct buf *out);
 
-const struct entry *scratch_find(struct scratch *s, uint16_t db, struct slice key, int64_t now_ms); /* NULL: no such key */
-
 /* The ops that were noted, in their order, as log/opcode writes them, each told with its database and key. */
 void scratch_ops(const struct scratch *s, void (*each)(void *ctx, uint16_t db, struct slice key, struct slice op), void *ctx);

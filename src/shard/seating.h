@@ -59,6 +59,8 @@ struct seating {
     struct holding *(*holding)(void *ctx, const struct shard *s);
     /* Likewise: which group it is. */
     uint32_t (*group)(void *ctx, const struct shard *s);
+    /* Under the token, for a command that was admitted: another number, whenever the key of this hash has been changed, another node leads, or another group has it. */
+    uint64_t (*mark)(void *ctx, const struct shard *s, uint64_t hash);
     /* Under the token: whether the group serves the key, as far as keys are carried. NULL: all of them. */
     bool (*serves)(void *ctx, const struct shard *s, struct slice key);
 };

@@ -14,7 +14,7 @@
 #include "cluster/txncmd.h"
 
 /* Three keys: a in group 5, b and c in group 3. */
-static const struct txn_key keys[] = {{0, 'w', {"a", 1}}, {0, 'w', {"b", 1}}, {1, 'r', {"c", 1}}};
+static const struct txn_key keys[] = {{.use = 'w', .key = {"a", 1}}, {.use = 'w', .key = {"b", 1}}, {.db = 1, .use = 'r', .key = {"c", 1}}};
 #define TOKEN "0123456789abcdef"
 
 struct desk {
@@ -79,16 +79,18 @@ static void over(void *ctx, struct txn *t)
     d->over = true;
 }
 
-static struct desk *desk_new(void)
+static struct desk *desk_with(const struct txn_key *of)
 {
     struct desk *d = mem_zalloc(sizeof *d);
     d->writes_a = d->writes_b = true;
     d->group_of_a = 5;
     d->now_ms = 1000000;
     struct txn_host host = {d, group_of, send, run, settled, over, NULL};
-    d->txn = txn_new(&host, SLICE("name"), keys, 3);
+    d->txn = txn_new(&host, SLICE("name"), of, 3);
     return d;
 }
+
+static struct desk *desk_new(void) { return desk_with(keys); }
 
 static struct desk *started(void)
 {
@@ -424,6 +426,21 @@ static void what_is_not_to_happen_is_dropped(void **state)
     end_with(d, TXN_STOPPED);
 }
 
+static void watched_keys_are_checked_where_they_are_fetched(void **state)
+{
+    struct txn_key watched[3];
+    memcpy(watched, keys, sizeof keys);
+    watched[0].digest = SLICE("as-it-was");
+    watched[2].digest = SLICE("so");
+    struct desk *d = desk_with(watched);
+    txn_start(d->txn, d->now_ms, 5000);
+    expect_sent(d, "3 txn.fetch name.000 2 0 w b 1 r c 1 1 c so; 5 txn.fetch name.000 1 0 w a 1 0 a as-it-was");
+    reply(d, ENTRIES_3, "-TXNCHANGED a watched key is another now\r\n");
+    expect_sent(d, "3 txn.drop name.000; 5 txn.drop name.000");
+    reply(d, OK, OK);
+    end_with(d, TXN_CHANGED);
+}
+
 static void without_a_map_it_waits(void **state)
 {
     struct desk *d = desk_new();
@@ -636,6 +653,7 @@ int main(void)
         cmocka_unit_test(none_is_not_believed_when_a_decision_may_have_been_forgotten),
         cmocka_unit_test(an_error_of_a_group_is_the_answer),
         cmocka_unit_test(what_is_not_to_happen_is_dropped),
+        cmocka_unit_test(watched_keys_are_checked_where_they_are_fetched),
         cmocka_unit_test(without_a_map_it_waits),
         cmocka_unit_test(a_walk_asks_one_group_after_the_other_and_is_confirmed_in_all),
         cmocka_unit_test(a_group_that_lost_what_it_reserved_between_two_answers_is_asked_anew),

@@ -5,6 +5,7 @@
 #include "cluster/seatentry.h"
 #include "dump/dumpfile.h"
 #include "log/opcode.h"
+#include "resp/answer.h"
 #include "shard/scratch.h"
 #include "store/image.h"
 
@@ -523,18 +524,30 @@ static void of_a_key_that_is_only_replaced_a_stand_in_comes(void **state)
 
 /* ---- EXEC in one group */
 
+enum { OF_NO_KEY = 8 };
+
+/* Gives how long it is. */
+static struct slice take_digest(const char *key, char out[TXNCMD_DIGEST_BYTES])
+{
+    char text[64];
+    struct answer a;
+    snprintf(text, sizeof text, "txn.digest %s", key);
+    assert_false(ask(A, NULL, text).bounced);
+    struct slice in = buf_slice(&r.out);
+    assert_true(answer_next(&in, &a) && a.type == '$' && (a.text.n == OF_NO_KEY || a.text.n == TXNCMD_DIGEST_BYTES));
+    memcpy(out, a.text.p, a.text.n);
+    return slice_of(out, a.text.n);
+}
+
 static void commands_of_one_group_run_as_one_if_what_was_watched_is_as_it_was(void **state)
 {
     const char *a = keys[A][0], *b = keys[A][1];
-    char digest[TXNCMD_DIGEST_BYTES], text[256];
+    char of_a[TXNCMD_DIGEST_BYTES], of_b[TXNCMD_DIGEST_BYTES], text[256];
     SAY(A, "+OK\r\n", "set %s v", a);
     struct hold h;
-    SAY(A, "$0\r\n\r\n", "txn.digest %s", b);
-    snprintf(text, sizeof text, "txn.digest %s", a);
-    assert_false(ask(A, NULL, text).bounced);
-    assert_int_equal(r.out.len, 5 + 16 + 2);
-    memcpy(digest, r.out.p + 5, sizeof digest);
-    const struct slice bytes[] = {slice_of(digest, sizeof digest), SLICE("")};
+    const struct slice bytes[] = {take_digest(a, of_a), take_digest(b, of_b)};
+    assert_int_equal(bytes[0].n, TXNCMD_DIGEST_BYTES);
+    assert_int_equal(bytes[1].n, OF_NO_KEY);
     snprintf(text, sizeof text, "txn.run 2 0 %s %%B 0 %s %%B 3 0 3 set %s w 0 2 get %s 1 2 exists %s", a, b, b, b, b);
     h = ask(A, bytes, text);
     has_answer(&h, "*3\r\n+OK\r\n$1\r\nw\r\n:0\r\n");
@@ -550,6 +563,45 @@ static void commands_of_one_group_run_as_one_if_what_was_watched_is_as_it_was(vo
     has_answer(&h, "-TXNMOVED a key is not in this group, as far as it knows\r\n");
     SAY(A, "-ERR the arguments of txn.run make no sense\r\n", "txn.run 0 2 0 2 del %s 0 3 del", a);
     SAY(A, "$1\r\nv\r\n", "get %s", a);
+}
+
+/* Who reads a watched key while it has another value has seen that one, whatever it is when EXEC comes. */
+static void check_changed(const char *key, struct slice digest, bool changed)
+{
+    char text[256];
+    struct hold h;
+    snprintf(text, sizeof text, "txn.run 1 0 %s %%B 1 0 2 get %s", key, keys[A][2]);
+    h = ask(A, &digest, text);
+    has_answer(&h, changed ? "*-1\r\n" : "*1\r\n$-1\r\n");
+    snprintf(text, sizeof text, "txn.fetch t9 1 0 r %s 1 0 %s %%B", key, key);
+    h = ask(A, &digest, text);
+    if (changed) has_answer(&h, "-TXNCHANGED a watched key is another now\r\n");
+    else assert_true(r.out.len && r.out.p[0] == '*');
+    SAY(A, "+OK\r\n", "txn.drop t9");
+}
+
+static void what_has_changed_and_changed_back_has_changed(void **state)
+{
+    const char *a = keys[A][0], *b = keys[A][1];
+    char was[TXNCMD_DIGEST_BYTES];
+    SAY(A, "+OK\r\n", "set %s v", a);
+    struct slice digest = take_digest(a, was);
+    check_changed(a, digest, false);
+    SAY(A, "+OK\r\n", "set %s w", a);
+    SAY(A, "+OK\r\n", "set %s v", a);
+    check_changed(a, digest, true);
+    digest = take_digest(b, was); /* which is not there */
+    check_changed(b, digest, false);
+    SAY(A, "+OK\r\n", "set %s v", b);
+    SAY(A, ":1\r\n", "del %s", b);
+    check_changed(b, digest, true);
+    digest = take_digest(a, was);
+    lead_anew(A); /* it cannot know what happened before */
+    check_changed(a, digest, true);
+    digest = take_digest(a, was);
+    check_changed(a, digest, false);
+    SAY(A, "-ERR the arguments of txn.fetch make no sense\r\n", "txn.fetch t9 1 0 r %s 1 0 %s", a, a);
+    SAY(A, "-ERR the arguments of txn.fetch make no sense\r\n", "txn.fetch t9 1 0 r %s 1 0 %s x y", a, a);
 }
 
 static void they_wait_for_transactions_as_any_command_does(void **state)
@@ -576,15 +628,6 @@ static void add_members(const char *key, int from, int to)
     }
 }
 
-static void take_digest(const char *key, char out[TXNCMD_DIGEST_BYTES])
-{
-    char text[64];
-    snprintf(text, sizeof text, "txn.digest %s", key);
-    assert_false(ask(A, NULL, text).bounced);
-    assert_int_equal(r.out.len, 5 + TXNCMD_DIGEST_BYTES + 2);
-    memcpy(out, r.out.p + 5, TXNCMD_DIGEST_BYTES);
-}
-
 static void a_digest_tells_values_and_expiries_apart_but_not_the_order_of_members(void **state)
 {
     char digests[4][TXNCMD_DIGEST_BYTES];
@@ -593,15 +636,17 @@ static void a_digest_tells_values_and_expiries_apart_but_not_the_order_of_member
     add_members(b, 299, -1);
     take_digest(a, digests[0]);
     take_digest(b, digests[1]);
-    assert_memory_equal(digests[0], digests[1], TXNCMD_DIGEST_BYTES);
+    assert_memory_equal(digests[0] + OF_NO_KEY, digests[1] + OF_NO_KEY, TXNCMD_DIGEST_BYTES - OF_NO_KEY);
     SAY(A, ":1\r\n", "sadd %s one-more", a);
     SAY(A, ":1\r\n", "pexpire %s 50000", b);
     take_digest(a, digests[2]);
     take_digest(b, digests[3]);
     assert_memory_not_equal(digests[0], digests[2], 8);
     assert_memory_not_equal(digests[0] + 8, digests[2] + 8, 8);
+    assert_memory_not_equal(digests[0] + 16, digests[2] + 16, 8);
     assert_memory_not_equal(digests[1], digests[3], 8);
     assert_memory_not_equal(digests[1] + 8, digests[3] + 8, 8);
+    assert_memory_not_equal(digests[1] + 16, digests[3] + 16, 8);
 }
 
 /* ---- what is left */
@@ -668,6 +713,7 @@ int main(void)
         TEST(an_op_that_does_not_fit_is_passed_over),
         TEST(of_a_key_that_is_only_replaced_a_stand_in_comes),
         TEST(commands_of_one_group_run_as_one_if_what_was_watched_is_as_it_was),
+        TEST(what_has_changed_and_changed_back_has_changed),
         TEST(they_wait_for_transactions_as_any_command_does),
         TEST(a_digest_tells_values_and_expiries_apart_but_not_the_order_of_members),
         TEST(what_is_old_is_listed_and_a_settled_decision_stays_for_who_may_ask),
