@@ -213,6 +213,7 @@ static void own_ran(struct wave *w)
         w->asked[w->here[k]].state = ASKED_OPEN;
         w->under_way--;
     }
+    relay_proof_begin(w->rf, t->holds, w->n_holds);
     relay_listen(w->rf);
 }
 
