@@ -60,6 +60,7 @@ def test_each_node_is_killed_in_turn(uneven):
             uneven.write_everywhere(left[0], f"without{victim}")
             wait_for_lanes(uneven, *left)
             check_proves(uneven, load, *left)
+            load.run_for(1)
             check_went_on(load, (began, time.monotonic_ns()), f"node {victim} was dead")
             uneven.start(victim)
             uneven.wait_ok()
