@@ -28,7 +28,7 @@ static struct node_joiner *joiner_of(struct node *n, uint64_t peer)
     for (uint32_t i = 0; i < n->n_joiners; i++)
         if (n->joiners[i].peer == peer) return &n->joiners[i];
     n->joiners = mem_resize(n->joiners, (n->n_joiners + 1) * sizeof *n->joiners);
-    n->joiners[n->n_joiners] = (struct node_joiner){.peer = peer, .of = wirecall_joiner_new(NODE_PIECES_MAX)};
+    n->joiners[n->n_joiners] = (struct node_joiner){.peer = peer, .of = wirecall_joiner_new(WIRECALL_JOIN_MAX)};
     return &n->joiners[n->n_joiners++];
 }
 

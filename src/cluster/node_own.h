@@ -8,8 +8,6 @@
 #include "cluster/nodefound.h"
 #include "cluster/spread.h"
 
-enum { NODE_PIECES_MAX = 256 * 1024 * 1024 /* of unfinished messages of a peer */ };
-
 struct node {
     struct node_options o; /* what it points to lives as long as the node */
     const struct slog *log;

@@ -1,6 +1,5 @@
 #include "cluster/txncmd.h"
 
-#include <endian.h>
 #include <stdio.h>
 
 #include "base/keyhash.h"

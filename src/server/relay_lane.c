@@ -11,7 +11,6 @@ enum {
     PAUSE_MIN_MS = 20,                 /* before a lane is opened again, doubling */
     PAUSE_MAX_MS = 1000,
     PATIENCE_MS = 3000,                /* with bytes that nobody takes */
-    JOIN_MAX = 64 * 1024 * 1024,       /* of unfinished messages */
     UNSENT_MAX = 256 * 1024 * 1024,    /* a lane that takes nothing is given up */
     IN_KEPT_MAX = 1024 * 1024,         /* a larger buffer is not kept for the next frame */
     OUT_KEPT_MAX = 256 * 1024,
@@ -77,7 +76,7 @@ static struct loop *loop_of(const struct relay_lane *l) { return l->rf->front->l
 static void begin(struct relay_lane *l, int fd)
 {
     l->serial = ++l->rf->lane_serial;
-    l->joiner = wirecall_joiner_new(JOIN_MAX);
+    l->joiner = wirecall_joiner_new(WIRECALL_JOIN_MAX);
     l->in.len = l->out.len = 0;
     l->asked_ms = l->spared_until_ms = 0;
     stream_open(loop_of(l), &l->stream, fd, l);

@@ -148,3 +148,15 @@ def test_lanes_come_back_when_only_the_connection_of_the_other_node_broke(uneven
     with Load(uneven.ports(), seed=44) as load:
         check_proves(uneven, load, 1, 2, 3)
     read_alike(uneven, load, [1, 2, 3])
+
+
+def test_the_longest_reply_that_nodes_pass_on_comes_by_a_lane(uneven):
+    most = 64 * 1024 * 1024 - len("$67108840\r\n\r\n")
+    link = Link(uneven.port(1), 60)
+    assert link.ask("SETRANGE", SPREAD[0], most - 1, "x") == most
+    link.close()
+    for number in (1, 2, 3):
+        link = Link(uneven.port(number), 60)
+        assert len(link.ask("GET", SPREAD[0])) == most, f"through node {number}"
+        assert link.ask("STRLEN", SPREAD[0]) == most
+        link.close()
