@@ -97,6 +97,7 @@ static void meta_peer_del(void *ctx, uint64_t node)
 {
     struct node *n = ctx;
     raftthread_peer_del(n->raft, node);
+    n->calls.down(n->calls.ctx, node); /* which the links do not say of a peer that they forget: its lanes end, too */
     nodefile_del_peer(&n->peers, node);
     keep_peers(n);
 }
