@@ -228,6 +228,13 @@ static inline struct links_stats linkrig_stats(struct linkrig *rig, uint64_t a, 
     return s;
 }
 
+static inline struct links_totals linkrig_totals(struct linkrig *rig, uint64_t id)
+{
+    struct links_totals t;
+    links_totals(rig->nodes[id].links, &t);
+    return t;
+}
+
 static inline bool linkrig_send(struct linkrig *rig, uint64_t a, uint64_t b, uint64_t number, size_t bytes)
 {
     struct buf frame = {0};

@@ -6,10 +6,9 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include <dirent.h>
-
 #include "cluster/linklanes.h"
 #include "linkrig.h"
+#include "looptest.h"
 
 enum { LANES = 3 };
 
@@ -20,20 +19,9 @@ struct scene {
     int peer;
 };
 
-static uint32_t open_files(void)
-{
-    uint32_t n = 0;
-    DIR *d = opendir("/proc/self/fd");
-    CHECK(d);
-    while (readdir(d)) n++;
-    closedir(d);
-    return n;
-}
-
 static uint64_t refused(struct scene *s)
 {
-    struct links_totals t;
-    links_totals(s->n->links, &t);
+    struct links_totals t = linkrig_totals(s->rig, 1);
     assert_int_equal(t.callers, 0);
     return t.refused;
 }
@@ -49,7 +37,7 @@ static struct wire_hello hello(uint16_t lane)
 
 static struct scene begin_with(void **state, uint16_t lanes)
 {
-    struct scene s = {.rig = linkrig_new(*(enum loop_backend *)*state, 1), .peer = -1};
+    struct scene s = {.rig = linkrig_new(looptest_backend(state), 1), .peer = -1};
     s.n = &s.rig->nodes[1];
     linkrig_stop(s.rig, 1);
     s.n->options.lanes = lanes;
@@ -175,7 +163,7 @@ static void a_node_that_takes_no_lanes_refuses_them(void **state)
 /* The loop lets go of it in a later turn: the node's connection may be gone by then, and the owner have been told. */
 static void a_lane_whose_node_goes_while_it_is_handed_over_is_closed(void **state)
 {
-    uint32_t before = open_files(), closed = 0;
+    uint32_t before = looptest_open_files(), closed = 0;
     for (int round = 0; round < 40; round++) {
         struct scene s = begin(state);
         connect_peer(&s);
@@ -195,12 +183,12 @@ static void a_lane_whose_node_goes_while_it_is_handed_over_is_closed(void **stat
         end(&s);
     }
     assert_true(closed > 0);
-    assert_int_equal(open_files(), before);
+    assert_int_equal(looptest_open_files(), before);
 }
 
 static void links_that_end_while_a_lane_is_handed_over_leave_nothing(void **state)
 {
-    uint32_t before = open_files(), unheard = 0;
+    uint32_t before = looptest_open_files(), unheard = 0;
     for (int round = 0; round < 40; round++) {
         struct scene s = begin(state);
         connect_peer(&s);
@@ -213,14 +201,14 @@ static void links_that_end_while_a_lane_is_handed_over_leave_nothing(void **stat
         close(fd);
     }
     assert_true(unheard > 0);
-    assert_int_equal(open_files(), before);
+    assert_int_equal(looptest_open_files(), before);
 }
 
 /* ---- links_lanes */
 
 static void lanes_can_be_called_when_the_peer_is_reached(void **state)
 {
-    struct linkrig *rig = linkrig_new(*(enum loop_backend *)*state, 2);
+    struct linkrig *rig = linkrig_new(looptest_backend(state), 2);
     struct links_lanes how;
     for (uint64_t id = 1; id <= 2; id++) {
         linkrig_stop(rig, id);
@@ -285,21 +273,17 @@ static void a_peer_that_takes_none_or_is_older_has_no_lanes(void **state)
     assert_false(has_lanes(state, WIRE_VERSION_LANES - 1, 2)); /* it would take a lane for its peer's connection */
 }
 
-static enum loop_backend epoll = LOOP_EPOLL, uring = LOOP_URING;
-
-#define ON_BOTH(test) {#test " (epoll)", test, NULL, NULL, &epoll}, {#test " (io_uring)", test, NULL, NULL, &uring}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_BOTH(a_lane_of_a_connected_peer_is_handed_over),
-        ON_BOTH(a_lane_before_its_node_is_connected_is_refused),
-        ON_BOTH(a_lane_of_a_stranger_or_of_another_run_is_refused),
-        ON_BOTH(a_node_that_takes_no_lanes_refuses_them),
-        ON_BOTH(a_lane_whose_node_goes_while_it_is_handed_over_is_closed),
-        ON_BOTH(links_that_end_while_a_lane_is_handed_over_leave_nothing),
-        ON_BOTH(lanes_can_be_called_when_the_peer_is_reached),
-        ON_BOTH(a_peer_that_takes_none_or_is_older_has_no_lanes),
+        LOOPTEST_ON_BOTH(a_lane_of_a_connected_peer_is_handed_over),
+        LOOPTEST_ON_BOTH(a_lane_before_its_node_is_connected_is_refused),
+        LOOPTEST_ON_BOTH(a_lane_of_a_stranger_or_of_another_run_is_refused),
+        LOOPTEST_ON_BOTH(a_node_that_takes_no_lanes_refuses_them),
+        LOOPTEST_ON_BOTH(a_lane_whose_node_goes_while_it_is_handed_over_is_closed),
+        LOOPTEST_ON_BOTH(links_that_end_while_a_lane_is_handed_over_leave_nothing),
+        LOOPTEST_ON_BOTH(lanes_can_be_called_when_the_peer_is_reached),
+        LOOPTEST_ON_BOTH(a_peer_that_takes_none_or_is_older_has_no_lanes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

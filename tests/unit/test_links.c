@@ -1,4 +1,4 @@
-/* Links between nodes on real sockets: order, loss, reconnects, and whatever a network sends to an open port. Every test runs on both event loops. */
+/* Links between nodes on real sockets: order, loss, reconnects. Every test runs on both event loops. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,22 +7,9 @@
 #include <cmocka.h>
 
 #include "linkrig.h"
+#include "looptest.h"
 
-static struct linkrig *start(void **state, uint32_t n) { return linkrig_new(*(enum loop_backend *)*state, n); }
-
-static uint64_t refused(struct linkrig *rig, uint64_t id)
-{
-    struct links_totals t;
-    links_totals(rig->nodes[id].links, &t);
-    return t.refused;
-}
-
-static uint32_t callers(struct linkrig *rig, uint64_t id)
-{
-    struct links_totals t;
-    links_totals(rig->nodes[id].links, &t);
-    return t.callers;
-}
+static struct linkrig *start(void **state, uint32_t n) { return linkrig_new(looptest_backend(state), n); }
 
 /* ---- frames */
 
@@ -256,8 +243,8 @@ static void a_peer_that_was_removed_is_neither_heard_nor_called(void **state)
     struct links_stats s;
     assert_false(links_stats(rig->nodes[1].links, 2, &s));
     LINKRIG_UNTIL(rig, !rig->nodes[2].in_up[1] && !rig->nodes[2].out_up[1]);
-    uint64_t before = refused(rig, 1);
-    LINKRIG_UNTIL(rig, refused(rig, 1) > before); /* it calls, and is a stranger now */
+    uint64_t before = linkrig_totals(rig, 1).refused;
+    LINKRIG_UNTIL(rig, linkrig_totals(rig, 1).refused > before); /* it calls, and is a stranger now */
     assert_int_equal(rig->nodes[1].stranger, 2);
     LINKRIG_UNTIL(rig, linkrig_stats(rig, 2, 1).error == -ECONNREFUSED);
     linkrig_free(rig);
@@ -402,6 +389,67 @@ static void a_slow_reader_loses_whole_frames_and_what_waits_for_it_is_bounded(vo
     linkrig_free(rig);
 }
 
+static void a_slow_reader_that_goes_on_reading_is_not_given_up(void **state)
+{
+    struct linkrig *rig = start(state, 1);
+    char bytes[65536];
+    int listener, fd = play_peer(rig, &listener);
+    for (uint64_t i = 1; i <= 30; i++) linkrig_send(rig, 1, 2, i, 1 << 20);
+    for (uint64_t end = rig->now + 10000; rig->now < end;) { /* more than three times the silence, and no ping is answered */
+        linkrig_turn_after(rig, LINKRIG_LONG_STEP_MS);
+        for (unsigned k = 0; k < 2; k++) (void)!recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    }
+    assert_true(rig->nodes[1].out_up[2]);
+    assert_int_equal(rig->nodes[1].downs, 0);
+    close(fd);
+    close(listener);
+    linkrig_free(rig);
+}
+
+static void what_waits_for_a_connection_goes_with_it(void **state)
+{
+    struct linkrig *rig = start(state, 1);
+    int listener, fd = play_peer(rig, &listener);
+    for (uint64_t i = 1; i <= 30; i++) linkrig_send(rig, 1, 2, i, 1 << 20);
+    linkrig_turn(rig);
+    for (uint64_t i = 31; i <= 40; i++) linkrig_send(rig, 1, 2, i, 100); /* behind what is under way */
+    linkrig_turn(rig);
+    close(fd);
+    LINKRIG_UNTIL(rig, !rig->nodes[1].out_up[2]);
+    assert_int_equal(linkrig_stats(rig, 1, 2).dropped, 10);
+    LINKRIG_UNTIL(rig, (fd = accept(listener, NULL, NULL)) >= 0);
+    linkrig_write_hello(fd, linkrig_hello(2, 1));
+    LINKRIG_UNTIL(rig, rig->nodes[1].out_up[2]);
+    linkrig_send(rig, 1, 2, 41, 100);
+    linkrig_run(rig, 50);
+    struct buf in = {0};
+    struct wire_hello hello;
+    struct wire_frame f;
+    size_t used = 0;
+    const char *why = NULL;
+    ssize_t n = recv(fd, buf_room(&in, 65536), 65536, MSG_DONTWAIT);
+    assert_int_equal(wire_hello(slice_of(in.p, n > 0 ? (size_t)n : 0), &hello, &used, &why), WIRE_OK);
+    assert_int_equal(wire_frame(slice_of(in.p + used, (size_t)n - used), &f, &why), WIRE_OK);
+    assert_int_equal(le_u64(f.body.p), 41);
+    buf_fini(&in);
+    close(fd);
+    close(listener);
+    linkrig_free(rig);
+}
+
+static void a_peer_that_takes_nothing_any_more_is_given_up(void **state)
+{
+    struct linkrig *rig = start(state, 1);
+    int listener, fd = play_peer(rig, &listener);
+    for (uint64_t i = 1; i <= 30; i++) linkrig_send(rig, 1, 2, i, 1 << 20);
+    LINKRIG_UNTIL(rig, !rig->nodes[1].out_up[2]);
+    assert_int_equal(linkrig_stats(rig, 1, 2).error, -ETIMEDOUT);
+    assert_int_equal(linkrig_stats(rig, 1, 2).queued, 0);
+    close(fd);
+    close(listener);
+    linkrig_free(rig);
+}
+
 /* ---- frames for everybody */
 
 static uint64_t spread(struct linkrig *rig, uint64_t number, size_t bytes, uint16_t version, size_t queued_max, uint64_t *dropped)
@@ -469,301 +517,31 @@ static void what_is_spread_to_a_slow_reader_is_dropped_long_before_other_frames_
     linkrig_free(rig);
 }
 
-/* ---- silence again */
-
-static void a_slow_reader_that_goes_on_reading_is_not_given_up(void **state)
-{
-    struct linkrig *rig = start(state, 1);
-    char bytes[65536];
-    int listener, fd = play_peer(rig, &listener);
-    for (uint64_t i = 1; i <= 30; i++) linkrig_send(rig, 1, 2, i, 1 << 20);
-    for (uint64_t end = rig->now + 10000; rig->now < end;) { /* more than three times the silence, and no ping is answered */
-        linkrig_turn_after(rig, LINKRIG_LONG_STEP_MS);
-        for (unsigned k = 0; k < 2; k++) (void)!recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
-    }
-    assert_true(rig->nodes[1].out_up[2]);
-    assert_int_equal(rig->nodes[1].downs, 0);
-    close(fd);
-    close(listener);
-    linkrig_free(rig);
-}
-
-static void what_waits_for_a_connection_goes_with_it(void **state)
-{
-    struct linkrig *rig = start(state, 1);
-    int listener, fd = play_peer(rig, &listener);
-    for (uint64_t i = 1; i <= 30; i++) linkrig_send(rig, 1, 2, i, 1 << 20);
-    linkrig_turn(rig);
-    for (uint64_t i = 31; i <= 40; i++) linkrig_send(rig, 1, 2, i, 100); /* behind what is under way */
-    linkrig_turn(rig);
-    close(fd);
-    LINKRIG_UNTIL(rig, !rig->nodes[1].out_up[2]);
-    assert_int_equal(linkrig_stats(rig, 1, 2).dropped, 10);
-    LINKRIG_UNTIL(rig, (fd = accept(listener, NULL, NULL)) >= 0);
-    linkrig_write_hello(fd, linkrig_hello(2, 1));
-    LINKRIG_UNTIL(rig, rig->nodes[1].out_up[2]);
-    linkrig_send(rig, 1, 2, 41, 100);
-    linkrig_run(rig, 50);
-    struct buf in = {0};
-    struct wire_hello hello;
-    struct wire_frame f;
-    size_t used = 0;
-    const char *why = NULL;
-    ssize_t n = recv(fd, buf_room(&in, 65536), 65536, MSG_DONTWAIT);
-    assert_int_equal(wire_hello(slice_of(in.p, n > 0 ? (size_t)n : 0), &hello, &used, &why), WIRE_OK);
-    assert_int_equal(wire_frame(slice_of(in.p + used, (size_t)n - used), &f, &why), WIRE_OK);
-    assert_int_equal(le_u64(f.body.p), 41);
-    buf_fini(&in);
-    close(fd);
-    close(listener);
-    linkrig_free(rig);
-}
-
-static void a_peer_that_takes_nothing_any_more_is_given_up(void **state)
-{
-    struct linkrig *rig = start(state, 1);
-    int listener, fd = play_peer(rig, &listener);
-    for (uint64_t i = 1; i <= 30; i++) linkrig_send(rig, 1, 2, i, 1 << 20);
-    LINKRIG_UNTIL(rig, !rig->nodes[1].out_up[2]);
-    assert_int_equal(linkrig_stats(rig, 1, 2).error, -ETIMEDOUT);
-    assert_int_equal(linkrig_stats(rig, 1, 2).queued, 0);
-    close(fd);
-    close(listener);
-    linkrig_free(rig);
-}
-
-/* ---- callers */
-
-static void whatever_the_network_sends_is_turned_away(void **state)
-{
-    static const struct slice garbage[] = {SLICE("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), SLICE("*1\r\n$4\r\nPING\r\n"), SLICE("\x16\x03\x01\x02\x00\x01"), SLICE("\0\0\0\0\0\0\0\0"),
-                                           SLICE("\x89sherd\r\n\xff\xff\xff\xff\0\0\0\0"), SLICE("\x89sherd\r\n\x3d\0\0\0\0\0\0\0aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")};
-    struct linkrig *rig = start(state, 2);
-    linkrig_meet_all(rig);
-    LINKRIG_UNTIL(rig, rig->nodes[1].out_up[2] && rig->nodes[2].out_up[1]);
-    enum { KINDS = sizeof garbage / sizeof garbage[0] };
-    for (unsigned i = 0; i < KINDS; i++) {
-        int fd = linkrig_dial(rig->nodes[1].port);
-        linkrig_write(fd, garbage[i]);
-        LINKRIG_UNTIL(rig, linkrig_closed(fd));
-        close(fd);
-    }
-    int scanner = linkrig_dial(rig->nodes[1].port); /* knocks and goes */
-    close(scanner);
-    LINKRIG_UNTIL(rig, refused(rig, 1) == KINDS + 1 && callers(rig, 1) == 0);
-    assert_int_equal(rig->nodes[1].frames, 0);
-    assert_int_equal(rig->nodes[1].downs, 0);
-    linkrig_free(rig);
-}
-
-static void half_a_greeting_is_not_waited_for_for_ever(void **state)
-{
-    struct linkrig *rig = start(state, 1);
-    struct wire_hello h = linkrig_hello(2, 1);
-    struct buf b = {0};
-    wire_add_hello(&b, &h);
-    int fd = linkrig_dial(rig->nodes[1].port);
-    for (size_t i = 0; i < 20; i++) linkrig_write(fd, slice_of(b.p + i, 1));
-    linkrig_run(rig, 2000);
-    assert_false(linkrig_closed(fd));
-    LINKRIG_UNTIL(rig, linkrig_closed(fd));
-    assert_int_equal(refused(rig, 1), 1);
-    close(fd);
-    buf_fini(&b);
-    linkrig_free(rig);
-}
-
-static void a_greeting_may_come_byte_by_byte(void **state)
-{
-    struct linkrig *rig = start(state, 1);
-    struct wire_hello h = linkrig_hello(2, 1);
-    struct buf b = {0};
-    links_peer_put(rig->nodes[1].links, 2, "127.0.0.1:9");
-    wire_add_hello(&b, &h);
-    linkrig_add_frame(&b, 1, 20);
-    int fd = linkrig_dial(rig->nodes[1].port);
-    for (size_t i = 0; i < b.len; i++) {
-        linkrig_write(fd, slice_of(b.p + i, 1));
-        linkrig_turn(rig);
-    }
-    LINKRIG_UNTIL(rig, rig->nodes[1].received[2] == 1);
-    close(fd);
-    buf_fini(&b);
-    linkrig_free(rig);
-}
-
-static void frames_that_make_no_sense_end_their_connection(void **state)
-{
-    struct linkrig *rig = start(state, 1);
-    struct buf frames[4] = {{0}};
-    links_peer_put(rig->nodes[1].links, 2, "127.0.0.1:9");
-    le_add_u32(&frames[0], 0x7fffffff); /* a huge length */
-    linkrig_add_frame(&frames[1], 1, 100);
-    frames[1].p[50] ^= 1; /* a bit flipped on the way */
-    wire_add_ping(&frames[2], WIRE_PONG, 1); /* against its direction */
-    linkrig_add_frame(&frames[3], 1, 100); /* good, but the owner does not understand it */
-    rig->nodes[1].answer = -EBADMSG;
-    for (unsigned i = 0; i < 4; i++) {
-        int fd = linkrig_dial(rig->nodes[1].port);
-        linkrig_write_hello(fd, linkrig_hello(2, 1));
-        LINKRIG_UNTIL(rig, rig->nodes[1].in_up[2]);
-        linkrig_write(fd, buf_slice(&frames[i]));
-        LINKRIG_UNTIL(rig, !rig->nodes[1].in_up[2]);
-        LINKRIG_UNTIL(rig, linkrig_closed(fd));
-        close(fd);
-        buf_fini(&frames[i]);
-    }
-    assert_int_equal(rig->nodes[1].frames, 1);
-    linkrig_free(rig);
-}
-
-static void callers_that_never_greet_do_not_use_up_the_node(void **state)
-{
-    struct linkrig *rig = start(state, 2);
-    int fds[200];
-    for (unsigned i = 0; i < 200; i++) {
-        fds[i] = linkrig_dial(rig->nodes[1].port);
-        if (i % 20 == 0) linkrig_turn(rig);
-    }
-    LINKRIG_UNTIL(rig, refused(rig, 1) == 200 - 64);
-    assert_int_equal(callers(rig, 1), 64);
-    linkrig_meet_all(rig);
-    LINKRIG_UNTIL(rig, rig->nodes[2].out_up[1]); /* when their time is up */
-    assert_int_equal(callers(rig, 1), 0);
-    for (unsigned i = 0; i < 200; i++) close(fds[i]);
-    linkrig_free(rig);
-}
-
-/* Whether node 1 lets a caller in who greets like this, as somebody who says so in its answer. */
-static bool lets_in(struct linkrig *rig, struct wire_hello h)
-{
-    int fd = linkrig_dial(rig->nodes[1].port);
-    char bytes[WIRE_HELLO_MAX];
-    size_t n = 0, used;
-    struct wire_hello answer;
-    const char *why = NULL;
-    linkrig_write_hello(fd, h);
-    for (unsigned i = 0; i < LINKRIG_ROUNDS && wire_hello(slice_of(bytes, n), &answer, &used, &why) == WIRE_NEED_MORE; i++) {
-        ssize_t more = recv(fd, bytes + n, sizeof bytes - n, MSG_DONTWAIT);
-        if (more > 0) n += (size_t)more;
-        linkrig_turn(rig);
-    }
-    assert_int_equal(wire_hello(slice_of(bytes, n), &answer, &used, &why), WIRE_OK);
-    assert_int_equal(answer.node, 1);
-    bool in = answer.to == h.node;
-    if (!in) LINKRIG_UNTIL(rig, linkrig_closed(fd));
-    close(fd);
-    linkrig_run(rig, 20);
-    return in;
-}
-
-static void only_the_right_node_is_let_in(void **state)
-{
-    struct linkrig *rig = start(state, 1);
-    links_peer_put(rig->nodes[1].links, 2, "127.0.0.1:9");
-    rig->nodes[1].hospitable = false;
-    struct wire_hello h = linkrig_hello(2, 1);
-    h.incarnation = 5;
-    assert_true(lets_in(rig, h));
-    assert_true(lets_in(rig, h)); /* again, after a broken connection */
-    struct wire_hello other = h;
-    other.cluster[3] ^= 1;
-    assert_false(lets_in(rig, other));
-    other = h;
-    other.version = other.oldest = WIRE_VERSION + 1;
-    assert_false(lets_in(rig, other));
-    other.oldest = WIRE_VERSION; /* newer than us, but it still understands us */
-    assert_true(lets_in(rig, other));
-    other = h;
-    other.node = 1; /* our own number */
-    assert_false(lets_in(rig, other));
-    other = h;
-    other.to = 3; /* meant somebody else */
-    assert_false(lets_in(rig, other));
-    other = h;
-    other.node = 3; /* no peer */
-    assert_false(lets_in(rig, other));
-    assert_int_equal(rig->nodes[1].stranger, 3);
-    other = h;
-    strcpy(other.address, "127.0.0.1:10"); /* the same run at another address: a copy, and nobody is asked */
-    rig->nodes[1].hospitable = true;
-    assert_false(lets_in(rig, other));
-    other = h;
-    other.incarnation = 4; /* an older run */
-    assert_false(lets_in(rig, other));
-    assert_int_equal(refused(rig, 1), 7);
-    linkrig_free(rig);
-}
-
-static void a_peer_that_has_moved_and_a_guest_come_in_if_the_owner_says_so(void **state)
-{
-    struct linkrig *rig = start(state, 1);
-    links_peer_put(rig->nodes[1].links, 2, "127.0.0.1:9");
-    struct wire_hello h = linkrig_hello(2, 1), guest = linkrig_hello(3, 0);
-    assert_true(lets_in(rig, h));
-    h.incarnation = 2;
-    strcpy(h.address, "127.0.0.1:10");
-    assert_false(lets_in(rig, h));
-    rig->nodes[1].hospitable = true;
-    assert_true(lets_in(rig, h));
-    assert_true(lets_in(rig, guest));
-    linkrig_run(rig, 100);
-    assert_int_equal(links_peers(rig->nodes[1].links, NULL, 0), 1); /* a guest is forgotten when it goes */
-    linkrig_free(rig);
-}
-
-static void a_node_that_is_not_the_one_that_was_called_is_left_alone(void **state)
-{
-    struct linkrig *rig = start(state, 3);
-    char address[32];
-    snprintf(address, sizeof address, "127.0.0.1:%u", rig->nodes[3].port);
-    links_peer_put(rig->nodes[1].links, 2, address); /* node 3 answers there */
-    links_peer_put(rig->nodes[3].links, 1, "127.0.0.1:9");
-    linkrig_run(rig, 500);
-    assert_false(rig->nodes[1].out_up[2]);
-    assert_int_equal(linkrig_stats(rig, 1, 2).error, -ECONNREFUSED);
-    assert_true(refused(rig, 3) > 0);
-    assert_int_equal(rig->nodes[3].ups, 0);
-    linkrig_free(rig);
-}
-
-static enum loop_backend epoll = LOOP_EPOLL, uring = LOOP_URING;
-
-#define ON_BOTH(test) {#test " (epoll)", test, NULL, NULL, &epoll}, {#test " (io_uring)", test, NULL, NULL, &uring}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_BOTH(frames_of_all_sizes_arrive_whole_and_in_order),
-        ON_BOTH(the_largest_frame_passes_even_where_less_may_be_queued),
-        ON_BOTH(frames_to_nobody_are_dropped_and_counted),
-        ON_BOTH(a_node_that_starts_later_is_reached),
-        ON_BOTH(after_a_restart_frames_flow_again_both_ways),
-        ON_BOTH(a_wire_that_is_cut_at_random_bytes_loses_frames_but_never_mixes_them),
-        ON_BOTH(a_peer_that_connects_anew_ends_its_old_connection),
-        ON_BOTH(a_connection_that_ends_in_the_middle_of_a_frame_delivers_none_of_it),
-        ON_BOTH(an_address_that_changes_is_followed),
-        ON_BOTH(a_name_is_looked_up_and_may_be_given_up_meanwhile),
-        ON_BOTH(a_peer_that_was_removed_is_neither_heard_nor_called),
-        ON_BOTH(attempts_are_made_ever_more_seldom_and_never_at_one_rhythm),
-        ON_BOTH(a_peer_that_greets_and_says_nothing_more_is_given_up),
-        ON_BOTH(idle_connections_stay_and_the_round_trip_is_known),
-        ON_BOTH(a_process_that_stood_still_does_not_take_its_peers_for_dead),
-        ON_BOTH(a_slow_reader_loses_whole_frames_and_what_waits_for_it_is_bounded),
-        ON_BOTH(what_is_spread_reaches_every_peer_that_is_connected),
-        ON_BOTH(what_is_spread_is_not_sent_to_nodes_that_would_not_understand_it),
-        ON_BOTH(what_is_spread_to_a_slow_reader_is_dropped_long_before_other_frames_are),
-        ON_BOTH(a_slow_reader_that_goes_on_reading_is_not_given_up),
-        ON_BOTH(what_waits_for_a_connection_goes_with_it),
-        ON_BOTH(a_peer_that_takes_nothing_any_more_is_given_up),
-        ON_BOTH(whatever_the_network_sends_is_turned_away),
-        ON_BOTH(half_a_greeting_is_not_waited_for_for_ever),
-        ON_BOTH(a_greeting_may_come_byte_by_byte),
-        ON_BOTH(frames_that_make_no_sense_end_their_connection),
-        ON_BOTH(callers_that_never_greet_do_not_use_up_the_node),
-        ON_BOTH(only_the_right_node_is_let_in),
-        ON_BOTH(a_peer_that_has_moved_and_a_guest_come_in_if_the_owner_says_so),
-        ON_BOTH(a_node_that_is_not_the_one_that_was_called_is_left_alone),
+        LOOPTEST_ON_BOTH(frames_of_all_sizes_arrive_whole_and_in_order),
+        LOOPTEST_ON_BOTH(the_largest_frame_passes_even_where_less_may_be_queued),
+        LOOPTEST_ON_BOTH(frames_to_nobody_are_dropped_and_counted),
+        LOOPTEST_ON_BOTH(a_node_that_starts_later_is_reached),
+        LOOPTEST_ON_BOTH(after_a_restart_frames_flow_again_both_ways),
+        LOOPTEST_ON_BOTH(a_wire_that_is_cut_at_random_bytes_loses_frames_but_never_mixes_them),
+        LOOPTEST_ON_BOTH(a_peer_that_connects_anew_ends_its_old_connection),
+        LOOPTEST_ON_BOTH(a_connection_that_ends_in_the_middle_of_a_frame_delivers_none_of_it),
+        LOOPTEST_ON_BOTH(an_address_that_changes_is_followed),
+        LOOPTEST_ON_BOTH(a_name_is_looked_up_and_may_be_given_up_meanwhile),
+        LOOPTEST_ON_BOTH(a_peer_that_was_removed_is_neither_heard_nor_called),
+        LOOPTEST_ON_BOTH(attempts_are_made_ever_more_seldom_and_never_at_one_rhythm),
+        LOOPTEST_ON_BOTH(a_peer_that_greets_and_says_nothing_more_is_given_up),
+        LOOPTEST_ON_BOTH(idle_connections_stay_and_the_round_trip_is_known),
+        LOOPTEST_ON_BOTH(a_process_that_stood_still_does_not_take_its_peers_for_dead),
+        LOOPTEST_ON_BOTH(a_slow_reader_loses_whole_frames_and_what_waits_for_it_is_bounded),
+        LOOPTEST_ON_BOTH(a_slow_reader_that_goes_on_reading_is_not_given_up),
+        LOOPTEST_ON_BOTH(what_waits_for_a_connection_goes_with_it),
+        LOOPTEST_ON_BOTH(a_peer_that_takes_nothing_any_more_is_given_up),
+        LOOPTEST_ON_BOTH(what_is_spread_reaches_every_peer_that_is_connected),
+        LOOPTEST_ON_BOTH(what_is_spread_is_not_sent_to_nodes_that_would_not_understand_it),
+        LOOPTEST_ON_BOTH(what_is_spread_to_a_slow_reader_is_dropped_long_before_other_frames_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,14 +6,12 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <errno.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/check.h"
-#include "io/loop.h"
+#include "looptest.h"
 
 enum { TURNS = 2000 };
 
@@ -52,16 +50,6 @@ static void on_closed(void *ctx, struct stream *s)
 
 static const struct loop_handler handler = {on_accept, on_data, on_end, on_drained, on_closed};
 
-static uint32_t open_files(void)
-{
-    uint32_t n = 0;
-    DIR *d = opendir("/proc/self/fd");
-    CHECK(d);
-    while (readdir(d)) n++;
-    closedir(d);
-    return n;
-}
-
 static void turn(struct rig *r) { loop_turn(r->loop, 1); }
 
 #define UNTIL(r, condition) \
@@ -86,7 +74,7 @@ static void start(void **state, struct rig *r)
 {
     char error[128];
     *r = (struct rig){.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
-    r->loop = loop_new(*(enum loop_backend *)*state, r->wake_fd, &handler, r, error);
+    r->loop = loop_new(looptest_backend(state), r->wake_fd, &handler, r, error);
     assert_non_null(r->loop);
     connect_stream(r);
 }
@@ -236,7 +224,7 @@ static void nothing_is_left_of_many_that_were_released(void **state)
     stream_close(r.loop, &r.stream);
     UNTIL(&r, r.closes == 1);
     close(r.far);
-    uint32_t before = open_files();
+    uint32_t before = looptest_open_files();
     for (int i = 0; i < 300; i++) {
         connect_stream(&r);
         if (i % 2) turn(&r);
@@ -244,25 +232,21 @@ static void nothing_is_left_of_many_that_were_released(void **state)
         UNTIL(&r, r.closes == 1);
         hang_up(&r);
     }
-    assert_int_equal(open_files(), before);
+    assert_int_equal(looptest_open_files(), before);
     stop(&r);
 }
-
-static enum loop_backend epoll = LOOP_EPOLL, uring = LOOP_URING;
-
-#define ON_BOTH(test) {#test " (epoll)", test, NULL, NULL, &epoll}, {#test " (io_uring)", test, NULL, NULL, &uring}
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_BOTH(a_stream_that_is_released_goes_on_elsewhere),
-        ON_BOTH(it_may_be_released_before_the_loop_has_turned),
-        ON_BOTH(it_may_be_released_while_its_bytes_are_looked_at),
-        ON_BOTH(it_may_be_released_while_nothing_is_read),
-        ON_BOTH(it_may_be_released_when_all_is_sent),
-        ON_BOTH(an_end_that_comes_meanwhile_is_found_by_the_new_owner),
-        ON_BOTH(a_released_connection_can_be_opened_again_in_a_loop),
-        ON_BOTH(nothing_is_left_of_many_that_were_released),
+        LOOPTEST_ON_BOTH(a_stream_that_is_released_goes_on_elsewhere),
+        LOOPTEST_ON_BOTH(it_may_be_released_before_the_loop_has_turned),
+        LOOPTEST_ON_BOTH(it_may_be_released_while_its_bytes_are_looked_at),
+        LOOPTEST_ON_BOTH(it_may_be_released_while_nothing_is_read),
+        LOOPTEST_ON_BOTH(it_may_be_released_when_all_is_sent),
+        LOOPTEST_ON_BOTH(an_end_that_comes_meanwhile_is_found_by_the_new_owner),
+        LOOPTEST_ON_BOTH(a_released_connection_can_be_opened_again_in_a_loop),
+        LOOPTEST_ON_BOTH(nothing_is_left_of_many_that_were_released),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
