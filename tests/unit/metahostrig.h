@@ -567,3 +567,74 @@ static inline int metahostrig_ask(struct metahostrig *r, uint64_t node, enum met
     CHECK(a->n == 1);
     return a->rc;
 }
+
+/* ---- looking at the whole */
+
+static inline const struct metagroups *metahostrig_groups(struct metahostrig *r, uint64_t id) { return metahost_groups(r->nodes[id].host); }
+static inline const struct metanodes *metahostrig_nodes(struct metahostrig *r, uint64_t id) { return metahost_nodes(r->nodes[id].host); }
+
+static inline uint64_t metahostrig_first_up(struct metahostrig *r)
+{
+    uint64_t id = 1;
+    while (!r->nodes[id].up) id++;
+    return id;
+}
+
+/* Every node that runs has the same two states. */
+static inline void metahostrig_assert_equal_states(struct metahostrig *r)
+{
+    uint64_t first = metahostrig_first_up(r);
+    for (uint64_t id = first; id <= METAHOSTRIG_NODES; id++) {
+        if (!r->nodes[id].up) continue;
+        metanodes_check(metahostrig_nodes(r, id));
+        metagroups_check(metahostrig_groups(r, id));
+        assert_int_equal(metanodes_digest(metahostrig_nodes(r, id)), metanodes_digest(metahostrig_nodes(r, first)));
+        assert_int_equal(metagroups_digest(metahostrig_groups(r, id)), metagroups_digest(metahostrig_groups(r, first)));
+        assert_int_equal(r->nodes[id].map_version, metahostrig_groups(r, id)->map->version);
+    }
+}
+
+static inline enum raftnode_role metahostrig_role(struct metahostrig *r, uint32_t group, uint64_t id)
+{
+    return meta_members_role(metahostrig_members(&r->groups[group], r->groups[group].n), id);
+}
+
+static inline uint32_t metahostrig_voters(struct metahostrig *r, uint32_t group)
+{
+    const struct raftnode_members *m = metahostrig_members(&r->groups[group], r->groups[group].n);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < m->n; i++) n += m->m[i].role == RAFTNODE_VOTER;
+    return n;
+}
+
+/* Nothing is under way, what is wanted is so, and replicas are where the map says. */
+static inline bool metahostrig_at_rest(struct metahostrig *r)
+{
+    uint64_t first = metahostrig_first_up(r);
+    const struct metagroups *m = metahostrig_groups(r, first);
+    if (!m->version || m->n_ops) return false;
+    for (uint32_t i = 0; i < m->n; i++) {
+        const struct metagroups_group *g = &m->groups[i];
+        if (g->id >= 2 && !meta_members_equal(&g->wanted, &g->told)) return false;
+        if (g->told.index != metahostrig_members(&r->groups[g->id], r->groups[g->id].n)->index) return false;
+        for (uint64_t id = 1; g->id >= 2 && id <= METAHOSTRIG_NODES; id++)
+            if (r->nodes[id].up && r->nodes[id].at[g->id].here != meta_members_has(&g->told, id)) return false;
+    }
+    return true;
+}
+
+static inline void metahostrig_run_to_rest(struct metahostrig *r, uint32_t seconds)
+{
+    uint32_t calm = 0;
+    for (uint32_t i = 0; i < seconds * 1000 / METAHOSTRIG_STEP_MS && calm < 100; i++) {
+        metahostrig_step(r);
+        calm = metahostrig_at_rest(r) ? calm + 1 : 0;
+    }
+    assert_true(calm >= 100);
+}
+
+static inline uint64_t metahostrig_not_the_leader(struct metahostrig *r, uint32_t group)
+{
+    for (uint64_t id = 1;; id++)
+        if (r->nodes[id].up && r->nodes[id].at[group].here && r->groups[group].leader != id) return id;
+}
