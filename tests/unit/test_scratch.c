@@ -1,4 +1,4 @@
-/* Commands on a scratch store against the same commands on a real one.
+/* Commands on a scratch store against the same commands on a real one: what they answer, write and tell of.
  *
  * `far` is where the keys are, `twin` runs every command itself. A command of `far` runs as a coordinator runs it: its keys' entries go to the scratch store, the command runs there, and its ops go to far. Replies must be equal, and
  * so must the stores. */
@@ -19,6 +19,7 @@ struct bench {
     struct scratch *scratch;
     struct opcode_scratch read;
     struct buf out, text;
+    struct buf events; /* of the last command on the scratch store, as harness_events has them */
     uint64_t ops;
 };
 
@@ -28,12 +29,16 @@ static struct harness *all_commands(void)
                        &restore_family, NULL);
 }
 
+static void note_expiry(void *ctx, uint16_t db, struct slice key) { harness_note_event(ctx, NULL, NOTIFY_EXPIRED, "expired", key, db); }
+
 static struct bench *bench_new(void)
 {
     struct bench *b = mem_zalloc(sizeof *b);
     clock_calibrate();
     b->far = all_commands();
     b->twin = all_commands();
+    b->twin->stores[0]->on_expire = note_expiry;
+    b->twin->stores[0]->on_expire_ctx = b->twin;
     b->engine = engine_new(3, b->far->route.seed, 43, b->far->table);
     b->engine->limits = b->far->limits;
     b->worker = aligned_alloc(_Alignof(struct worker), sizeof *b->worker);
@@ -53,6 +58,7 @@ static void bench_free(struct bench *b)
     opcode_scratch_fini(&b->read);
     buf_fini(&b->out);
     buf_fini(&b->text);
+    buf_fini(&b->events);
     mem_free(b);
 }
 
@@ -85,6 +91,14 @@ static void apply(void *ctx, uint16_t db, struct slice key, struct slice bytes)
     b->ops++;
 }
 
+static void note_event(void *ctx, const struct scratch_event *e)
+{
+    struct bench *b = ctx;
+    buf_printf(&b->events, "%s %.*s", e->name, (int)e->key.n, e->key.p);
+    if (e->db) buf_printf(&b->events, "@%u", e->db);
+    buf_add_byte(&b->events, ';');
+}
+
 static struct slice run_on_scratch(struct bench *b, const struct slice *argv, uint32_t argc)
 {
     uint32_t at[64];
@@ -94,9 +108,11 @@ static struct slice run_on_scratch(struct bench *b, const struct slice *argv, ui
     for (int i = 0; i < n; i++) put_key(b, argv[at[i]]);
     b->out.len = 0;
     struct exec before = b->worker->x;
-    scratch_run(b->scratch, b->worker, &(struct scratch_request){.cmd = cmd, .argv = argv, .argc = argc, .db = b->twin->db, .resp = 2, .now_ms = b->twin->now_ms}, &b->out);
+    scratch_run(b->scratch, b->worker, &(struct scratch_request){.cmd = cmd, .argv = argv, .argc = argc, .db = b->twin->db, .resp = 2, .now_ms = b->twin->now_ms, .events = UINT32_MAX}, &b->out);
     assert_memory_equal(&before, &b->worker->x, sizeof before);
     scratch_ops(b->scratch, apply, b);
+    b->events.len = 0;
+    scratch_events(b->scratch, note_event, b);
     return buf_slice(&b->out);
 }
 
@@ -134,6 +150,8 @@ static void run(struct bench *b, const char *words)
     uint32_t argc = b->twin->last.argc;
     struct slice got = run_on_scratch(b, b->twin->last.argv, argc);
     if (!equal_in_any_order(got, expected)) fail_msg("%s\n  answered %.*s\n  expected %.*s", words, (int)got.n, got.p, (int)expected.n, expected.p);
+    struct slice told = slice_str(harness_events(b->twin));
+    if (!slice_eq(buf_slice(&b->events), told)) fail_msg("%s\n  told of %.*s\n  expected %.*s", words, (int)b->events.len, b->events.p, (int)told.n, told.p);
     b->far->stores[0]->now_ms = b->twin->now_ms;
     if (store_digest(b->far->stores[0]) != store_digest(b->twin->stores[0])) fail_msg("after %s the stores are not equal", words);
 }
@@ -176,7 +194,7 @@ static void write_words(struct rng *rng, const char *pattern, struct buf *to)
     buf_add_byte(to, '\0');
 }
 
-static void a_command_on_copies_answers_and_writes_what_it_would_in_place(void **state)
+static void a_command_on_copies_answers_writes_and_tells_what_it_would_in_place(void **state)
 {
     enum { STEPS = 20000 };
     struct bench *b = bench_new();
@@ -257,7 +275,7 @@ static void what_is_no_entry_is_not_put_in(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_command_on_copies_answers_and_writes_what_it_would_in_place),
+        cmocka_unit_test(a_command_on_copies_answers_writes_and_tells_what_it_would_in_place),
         cmocka_unit_test(the_walk_knows_every_command_with_several_keys),
         cmocka_unit_test(a_chain_of_commands_sees_its_own_writes),
         cmocka_unit_test(what_is_no_entry_is_not_put_in),
