@@ -1,20 +1,22 @@
 /* All numbers little endian.
  *
- *     intent     version u8 = 1, 3 bytes of 0, decider u32, number of keys and spans u32; each key: db u8, use u8 (0 reads, 1 writes), 2 bytes of 0, length u32, bytes;
- *                each span: db u8, 2 u8, 2 bytes of 0, length u32, bytes (cluster/intentspan.h); then ops to the end, as cluster/seatentry.h gathers them
+ *     intent     version u8 = 1, or 2 if it has events, 3 bytes of 0, decider u32, number of keys and spans u32; each key: db u8, use u8 (0 reads, 1 writes), 2 bytes of 0, length u32, bytes;
+ *                each span: db u8, 2 u8, 2 bytes of 0, length u32, bytes (cluster/intentspan.h); of version 2 then the length u32 of
+ *                the events, at least one, and these (cluster/intentevent.h); then ops to the end, as cluster/seatentry.h gathers them
  *     decision   version u8 = 1, 3 bytes of 0, number of groups u32; each group: u32
  *
  * Keys of records: txn/i/<id> and txn/d/<id>. */
 #include "cluster/intentcode.h"
 
 #include "base/le.h"
+#include "cluster/intentevent.h"
 #include "cluster/meta.h"
 #include "cluster/seatentry.h"
 #include "log/opcode.h"
 #include "route/spacelock.h"
 #include "store/store.h"
 
-enum { VERSION = 1, INTENT_HEAD = 12, KEY_HEAD = 8, DECISION_HEAD = 8 };
+enum { VERSION = 1, VERSION_EVENTS = 2, INTENT_HEAD = 12, KEY_HEAD = 8, DECISION_HEAD = 8 };
 enum { READS, WRITES, SPAN };
 
 static const char head[4] = {VERSION};
@@ -68,6 +70,14 @@ void intentcode_add_span(struct buf *out, const struct intentspan *s)
     buf_fini(&bytes);
 }
 
+void intentcode_add_events(struct buf *record, struct slice events)
+{
+    CHECK(record->len >= INTENT_HEAD && events.n > 0 && events.n <= UINT32_MAX);
+    record->p[0] = VERSION_EVENTS;
+    le_add_u32(record, (uint32_t)events.n);
+    buf_add_slice(record, events);
+}
+
 void intentcode_end(struct buf *out, struct slice ops) { buf_add_slice(out, ops); }
 
 /* Takes the bytes of what is of one of these kinds. */
@@ -98,12 +108,26 @@ bool intentcode_next_span(struct slice *spans, struct intentspan *s)
     return take(spans, SPAN, SPAN, &s->db, &kind, &bytes) && intentspan_read(bytes, s);
 }
 
+static bool take_events(struct slice *in, struct slice *events)
+{
+    size_t n = in->n < 4 ? 0 : le_u32(in->p);
+    if (n == 0 || n > in->n - 4) return false;
+    *events = slice_of(in->p + 4, n);
+    *in = slice_of(in->p + 4 + n, in->n - 4 - n);
+    return intentevent_are(*events);
+}
+
+static bool is_intent(struct slice record)
+{
+    return record.n >= INTENT_HEAD && (record.p[0] == VERSION || record.p[0] == VERSION_EVENTS) && memcmp(record.p + 1, head + 1, sizeof head - 1) == 0;
+}
+
 bool intentcode_read(struct slice record, struct intentcode *out)
 {
     struct intents_key k;
     struct intentspan s;
     uint32_t n = 0;
-    if (record.n < INTENT_HEAD || memcmp(record.p, head, sizeof head) != 0) return false;
+    if (!is_intent(record)) return false;
     *out = (struct intentcode){.decider = le_u32(record.p + 4), .n = le_u32(record.p + 8)};
     struct slice keys = slice_of(record.p + INTENT_HEAD, record.n - INTENT_HEAD), rest = keys;
     while (n < out->n && intentcode_next_key(&rest, &k)) n++;
@@ -111,8 +135,9 @@ bool intentcode_read(struct slice record, struct intentcode *out)
     struct slice spans = rest;
     while (n < out->n && intentcode_next_span(&rest, &s)) n++;
     out->spans = slice_of(spans.p, spans.n - rest.n);
+    if (n != out->n || (record.p[0] == VERSION_EVENTS && !take_events(&rest, &out->events))) return false;
     out->ops = rest;
-    return n == out->n && out->decider < META_GROUPS_MAX && intentcode_are_ops(rest);
+    return out->decider < META_GROUPS_MAX && intentcode_are_ops(rest);
 }
 
 /* ---- decisions */

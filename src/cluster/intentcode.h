@@ -17,16 +17,18 @@ bool intentcode_is_id(struct slice id);
 void intentcode_key(struct buf *out, struct slice space, struct slice id);
 struct slice intentcode_id(struct slice key, struct slice space); /* of a key in that space */
 
-/* ---- intents: begin, each key, each span, end with the ops (cluster/seatentry.h) */
+/* ---- intents: begin, each key, each span, events if there are some, end with the ops (cluster/seatentry.h) */
 void intentcode_begin(struct buf *out, uint32_t decider, uint32_t n); /* keys and spans together */
 void intentcode_add_key(struct buf *out, const struct intents_key *k);
 void intentcode_add_span(struct buf *out, const struct intentspan *s);
+void intentcode_add_events(struct buf *record, struct slice events); /* as cluster/intentevent.h writes them; nothing but this record is in the buffer */
 void intentcode_end(struct buf *out, struct slice ops);
 
 struct intentcode {
     uint32_t decider, n;
     struct slice keys;  /* for intentcode_next_key */
     struct slice spans; /* for intentcode_next_span */
+    struct slice events; /* for intentevent_next */
     struct slice ops;
 };
 bool intentcode_read(struct slice record, struct intentcode *out); /* false: it is none. That the ops are ops was looked at, too */

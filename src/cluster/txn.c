@@ -280,6 +280,14 @@ static void choose_decider(struct txn *t)
         if (t->groups[i].ops.len > t->groups[t->decider].ops.len) t->decider = i;
 }
 
+/* What a group writes, and tells of. */
+static void add_writing(struct txn *t, uint32_t group)
+{
+    const struct group *g = &t->groups[group];
+    txnask_word(&t->ask, buf_slice(&g->ops));
+    if (g->events.len) txnask_word(&t->ask, buf_slice(&g->events));
+}
+
 static void decide(struct txn *t, int64_t now_ms)
 {
     txnask_clear(&t->ask);
@@ -288,7 +296,7 @@ static void decide(struct txn *t, int64_t now_ms)
     txnask_number(&t->ask, t->n_groups - 1);
     for (uint32_t i = 0; i < t->n_groups; i++)
         if (i != t->decider) txnask_number(&t->ask, t->groups[i].number);
-    txnask_word(&t->ask, buf_slice(&t->groups[t->decider].ops));
+    add_writing(t, t->decider);
     t->decided_ms = now_ms;
     send(t, STATE_DECIDING, time_left(t, now_ms));
 }
@@ -301,7 +309,7 @@ static void prepare(struct txn *t, int64_t now_ms)
         txnwants_request(t, i, "txn.prepare");
         add_token(t, i);
         txnask_number(&t->ask, t->groups[t->decider].number);
-        txnask_word(&t->ask, buf_slice(&t->groups[i].ops));
+        add_writing(t, i);
     }
     if (t->ask.n) send(t, STATE_PREPARING, time_left(t, now_ms));
     else decide(t, now_ms);

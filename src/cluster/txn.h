@@ -20,6 +20,7 @@
 
 #include "base/slice.h"
 
+struct intentevent;
 struct txn;
 
 enum {
@@ -101,6 +102,10 @@ struct slice txn_told(const struct txn *t, uint32_t ask); /* RESP: one value */
 uint32_t txn_group(const struct txn *t, uint32_t ask);    /* that it was asked of */
 /* Within run: the group that this was asked of writes. */
 void txn_write_there(struct txn *t, uint32_t ask, struct slice op);
+
+/* Within run: an event that the key's group tells subscribers of, or the one that this was asked of, when it writes; if it writes nothing, and no other does, nobody is told. */
+void txn_event(struct txn *t, uint32_t key, const struct intentevent *e);
+void txn_event_there(struct txn *t, uint32_t ask, const struct intentevent *e);
 
 /* After TXN_REFUSED: "-ERR ...\r\n". */
 struct slice txn_error(const struct txn *t);

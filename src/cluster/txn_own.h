@@ -45,7 +45,7 @@ struct group {
     bool has_token;
     bool torn; /* it gave another token before: what that stood for is gone */
     char token[TXNCMD_TOKEN_BYTES];
-    struct buf ops;
+    struct buf ops, events;
 };
 
 enum { NO_ASK = UINT32_MAX };

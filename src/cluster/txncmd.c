@@ -6,6 +6,7 @@
 #include "base/le.h"
 #include "base/mem.h"
 #include "cluster/intentcode.h"
+#include "cluster/intentevent.h"
 #include "cluster/meta.h"
 #include "cluster/seatentry.h"
 #include "cluster/txnargs.h"
@@ -124,6 +125,26 @@ static void apply_ops(struct call *c, struct slice ops)
     while (seatentry_next_op(&ops, &scratch, &op, &bad))
         if (fits_op(c->store, &op, keyhash(op.key, c->store->seed), &at)) apply(c, &op, &at);
     opcode_scratch_fini(&scratch);
+}
+
+/* ---- events */
+
+/* Takes those that are behind the ops, or none; false: it is something else. */
+static bool take_events(struct txnargs *a, struct slice *events)
+{
+    *events = SLICE("");
+    return (txnargs_is_at_end(a) || txnargs_take(a, events)) && txnargs_is_at_end(a) && intentevent_are(*events);
+}
+
+/* As the commands would have, had they run here. */
+static void tell(struct call *c, struct slice events)
+{
+    struct intentevent e;
+    char name[INTENTEVENT_NAME_MAX + 1];
+    while (intentevent_next(&events, &e)) {
+        snprintf(name, sizeof name, "%.*s", (int)e.name.n, e.name.p);
+        exec_notify_in(c->x, e.event_class, name, e.key, e.db);
+    }
 }
 
 /* ---- txn.digest */
@@ -374,7 +395,7 @@ static void cmd_done(struct exec *x)
     else answer_gone(x);
 }
 
-static void write_intent(struct call *c, uint32_t decider, struct slice ops)
+static void write_intent(struct call *c, uint32_t decider, struct slice ops, struct slice events)
 {
     struct buf keys = {0}, record = {0};
     struct intents_key k;
@@ -384,6 +405,7 @@ static void write_intent(struct call *c, uint32_t decider, struct slice ops)
     for (const void *at = NULL; intents_next_span(c->intents, c->id, &at, &s); n++) intentcode_add_span(&keys, &s);
     intentcode_begin(&record, decider, n);
     buf_add_slice(&record, buf_slice(&keys));
+    if (events.n) intentcode_add_events(&record, events);
     intentcode_end(&record, ops);
     put_record(c, INTENTCODE_INTENTS, buf_slice(&record));
     buf_fini(&keys);
@@ -394,10 +416,10 @@ static void write_intent(struct call *c, uint32_t decider, struct slice ops)
 static void cmd_prepare(struct exec *x)
 {
     struct call c;
-    struct slice token, ops;
+    struct slice token, ops, events;
     uint32_t decider;
     if (!begin(x, true, &c)) return;
-    if (!txnargs_take(&c.args, &token) || !txnargs_take_number(&c.args, META_GROUPS_MAX - 1, &decider) || !txnargs_take(&c.args, &ops)) {
+    if (!txnargs_take(&c.args, &token) || !txnargs_take_number(&c.args, META_GROUPS_MAX - 1, &decider) || !txnargs_take(&c.args, &ops) || !take_events(&c.args, &events)) {
         answer_senseless(x);
     } else if (intents_state(c.intents, c.id) == INTENTS_INTENT) {
         reply_ok(&x->out);
@@ -406,7 +428,7 @@ static void cmd_prepare(struct exec *x)
     } else if (!are_allowed(&c, ops)) {
         answer_senseless(x);
     } else {
-        write_intent(&c, decider, ops);
+        write_intent(&c, decider, ops, events);
         reply_ok(&x->out);
     }
 }
@@ -427,7 +449,7 @@ static bool take_groups(struct txnargs *a, uint32_t *groups, uint32_t n)
     return true;
 }
 
-static void decide(struct call *c, struct slice token, const uint32_t *groups, uint32_t n, struct slice ops)
+static void decide(struct call *c, struct slice token, const uint32_t *groups, uint32_t n, struct slice ops, struct slice events)
 {
     struct exec *x = c->x;
     if (intents_state(c->intents, c->id) == INTENTS_DECISION) {
@@ -439,6 +461,7 @@ static void decide(struct call *c, struct slice token, const uint32_t *groups, u
     } else {
         apply_ops(c, ops);
         write_decision(c, groups, n);
+        tell(c, events);
         reply_ok(&x->out);
     }
 }
@@ -446,13 +469,13 @@ static void decide(struct call *c, struct slice token, const uint32_t *groups, u
 static void cmd_decide(struct exec *x)
 {
     struct call c;
-    struct slice token, ops;
+    struct slice token, ops, events;
     uint32_t n, *groups = NULL;
     if (!begin(x, true, &c)) return;
     bool fine = txnargs_take(&c.args, &token) && txnargs_take_count(&c.args, 1, &n) && n <= META_GROUPS_MAX;
     if (fine) groups = mem_alloc(n * sizeof *groups + 1);
-    fine = fine && take_groups(&c.args, groups, n) && txnargs_take(&c.args, &ops) && txnargs_is_at_end(&c.args);
-    if (fine) decide(&c, token, groups, n, ops);
+    fine = fine && take_groups(&c.args, groups, n) && txnargs_take(&c.args, &ops) && take_events(&c.args, &events);
+    if (fine) decide(&c, token, groups, n, ops, events);
     else answer_senseless(x);
     mem_free(groups);
 }
@@ -467,6 +490,7 @@ static void apply_intent(struct call *c)
     bool is_one = intentcode_read(buf_slice(&record), &r);
     CHECK(is_one);
     apply_ops(c, r.ops);
+    tell(c, r.events);
     buf_fini(&record);
 }
 
@@ -608,8 +632,8 @@ static const struct command rows[] = {
     {.name = "txn.run", .fn = cmd_run, .arity = -3, .flags = WRITE | CMD_ONCE, OF_GROUP, .summary = "A transaction within the group.", .args = "nchecks [db key digest ...] ncommands [db argc arg ...]"},
     {.name = "txn.fetch", .fn = cmd_fetch, .arity = -6, .flags = READ, OF_GROUP, .summary = "Reserves keys, and gives their entries.", .args = "id nkeys db use key [db use key ...]"},
     {.name = "txn.done", .fn = cmd_done, .arity = 3, .flags = READ, OF_GROUP, .summary = "Gives reservations back that were held to this moment.", .args = "id token"},
-    {.name = "txn.prepare", .fn = cmd_prepare, .arity = 5, .flags = WRITE, OF_GROUP, .summary = "Makes reservations an intent.", .args = "id token decider ops"},
-    {.name = "txn.decide", .fn = cmd_decide, .arity = -5, .flags = WRITE, OF_GROUP, .summary = "Decides a transaction.", .args = "id token ngroups [group ...] ops"},
+    {.name = "txn.prepare", .fn = cmd_prepare, .arity = -5, .flags = WRITE, OF_GROUP, .summary = "Makes reservations an intent.", .args = "id token decider ops [events]"},
+    {.name = "txn.decide", .fn = cmd_decide, .arity = -5, .flags = WRITE, OF_GROUP, .summary = "Decides a transaction.", .args = "id token ngroups [group ...] ops [events]"},
     {.name = "txn.commit", .fn = cmd_commit, .arity = 2, .flags = WRITE, OF_GROUP, .summary = "Applies an intent.", .args = "id"},
     {.name = "txn.drop", .fn = cmd_drop, .arity = 2, .flags = WRITE, OF_GROUP, .summary = "Drops reservations and intent.", .args = "id"},
     {.name = "txn.ask", .fn = cmd_ask, .arity = 2, .flags = READ, OF_GROUP, .summary = "The fate of a transaction.", .args = "id"},

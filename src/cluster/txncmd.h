@@ -4,6 +4,7 @@
  *   ID     the transaction's name: 1 to INTENTS_ID_MAX bytes, none of them '/'; never used again
  *   TOKEN  of the reservations that a fetch made: opaque, given back as it came. It is good as long as all of them are held without a break. Another fetch of the same name, a late copy of a message perhaps, cannot renew what was lost.
  *   OPS    what the transaction writes in this group: ops as log/opcode writes them, each behind its length (txncmd_add_op). Of keys that were fetched for writing, and of no others
+ *   EVENTS key space events, as cluster/intentevent.h writes them: who applies the ops tells subscribers of them
  *
  *   txn.digest key                                    a read: 8 bytes that are others whenever the key was changed, its group has another leader, or the key another group; and the digest of its value and time of expiry, 16 bytes, if it is there. Names no group: goes to where the key is
  *   txn.run NCHECKS (db key digest)* NCOMMANDS (db argc arg*)*
@@ -13,8 +14,8 @@
  *                                                     use: r, to read; w, to read and write; e and k likewise, if all there is to know is whether the key exists, its type and expiry: its value is another one then
  *                                                     taken by others: -TXNBUSY. -TXNCHANGED: a digest is another now; nothing was reserved. -TXNGONE: it was prepared or decided here before. -TXNMOVED: the group does not serve a key, or not yet, or its leader's map is an older one: who asks looks again where it is
  *   txn.done ID TOKEN                                 a read: of a transaction that wrote nothing. +OK: its reservations were held to this moment, and now they are not. -TXNGONE: they were not
- *   txn.prepare ID TOKEN DECIDER OPS                  a write: the reservations become an intent. +OK, also if there is that intent already; -TXNGONE
- *   txn.decide ID TOKEN NGROUPS group* OPS            a write, in the deciding group: applies its ops; from now on the transaction has happened, and these groups must hear of it. +OK, also if it is decided already; -TXNGONE
+ *   txn.prepare ID TOKEN DECIDER OPS [EVENTS]         a write: the reservations become an intent. +OK, also if there is that intent already; -TXNGONE
+ *   txn.decide ID TOKEN NGROUPS group* OPS [EVENTS]   a write, in the deciding group: applies its ops; from now on the transaction has happened, and these groups must hear of it. +OK, also if it is decided already; -TXNGONE
  *   txn.commit ID                                     a write: the intent's ops are applied, and it is gone. +OK, also if there is none
  *   txn.drop ID                                       a write: reservations and intent are gone. +OK
  *   txn.ask ID                                        a read, in the deciding group: +committed, or +none: it has not happened and never will, for its reservations are gone, too

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "cluster/intentevent.h"
 #include "cluster/txn_own.h"
 #include "resp/answer.h"
 
@@ -67,6 +68,12 @@ void txn_write_there(struct txn *t, uint32_t ask, struct slice op)
     txncmd_add_op(&t->groups[t->asks[ask].group].ops, op);
 }
 
+void txn_event_there(struct txn *t, uint32_t ask, const struct intentevent *e)
+{
+    CHECK(ask < t->n_asks && t->asks[ask].told);
+    intentevent_add(&t->groups[t->asks[ask].group].events, e);
+}
+
 bool txn_entry(const struct txn *t, uint32_t key, struct slice *raw)
 {
     const struct key *k = &t->keys[key];
@@ -80,11 +87,20 @@ void txn_write(struct txn *t, uint32_t key, struct slice op)
     txncmd_add_op(&t->groups[t->keys[key].group].ops, op);
 }
 
+void txn_event(struct txn *t, uint32_t key, const struct intentevent *e)
+{
+    CHECK(key < t->n_keys);
+    intentevent_add(&t->groups[t->keys[key].group].events, e);
+}
+
 /* ---- what an attempt wants */
 
 static void forget_groups(struct txn *t)
 {
-    for (uint32_t i = 0; i < t->n_groups; i++) buf_fini(&t->groups[i].ops);
+    for (uint32_t i = 0; i < t->n_groups; i++) {
+        buf_fini(&t->groups[i].ops);
+        buf_fini(&t->groups[i].events);
+    }
     t->n_groups = t->n_asks = t->n_words = 0;
     t->bytes.len = 0;
 }

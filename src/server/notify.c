@@ -23,6 +23,12 @@ void notify_key(struct server *s, unsigned event_class, const char *event, struc
     buf_fini(&channel);
 }
 
+unsigned notify_wanted(const struct server *s)
+{
+    unsigned wanted = (unsigned)CONFIG_NUM(s->config, notify_keyspace_events), channels = NOTIFY_KEYSPACE | NOTIFY_KEYEVENT;
+    return wanted & channels ? wanted & ~channels : 0;
+}
+
 static void from_command(void *ctx, struct exec *x, unsigned event_class, const char *event, struct slice key, uint16_t db)
 {
     notify_key(ctx, event_class, event, key, db);

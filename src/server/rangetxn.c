@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "cluster/intentevent.h"
 #include "log/opcode.h"
 #include "server/rangetxn_own.h"
 #include "server/spancmd.h"
@@ -82,6 +83,11 @@ void rangetxn_write(struct rangetxn *w, uint32_t ask, const struct op *op)
     opcode_write(&bytes, op);
     txn_write_there(w->txn, ask, buf_slice(&bytes));
     buf_fini(&bytes);
+}
+
+void rangetxn_event(struct rangetxn *w, uint32_t ask, unsigned event_class, const char *event, struct slice key)
+{
+    if (w->host.events & event_class) txn_event_there(w->txn, ask, &(struct intentevent){event_class, slice_str(event), key, w->db});
 }
 
 /* ---- the host of cluster/txn.h */

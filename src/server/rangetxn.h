@@ -15,6 +15,7 @@ struct rangetxn_host {
     void (*send)(void *ctx, struct txn *t, const struct txn_request *requests, uint32_t n, uint32_t timeout_ms); /* as of struct txn_host */
     void (*settled)(void *ctx, enum txn_outcome o, struct buf *answer); /* once: the client's answer; takes what is in it */
     void (*over)(void *ctx);                                            /* once, later: it may be freed, also from within */
+    unsigned events;                                                    /* that are told: a set of enum notify_class */
 };
 
 /* Of x only the command, its arguments and the reply are used; what the arguments point to is kept until it is settled, and the engine for ever. NULL: something is wrong, and that is answered. name is copied. */

@@ -43,5 +43,6 @@ uint32_t rangetxn_ask(const struct rangetxn *w, const char *command, struct slic
 /* All groups of [start, end), if nothing has been asked in this attempt yet. */
 void rangetxn_ask_all(const struct rangetxn *w, const char *command, struct slice space, struct slice start, struct slice end, const struct slice *words, uint32_t n);
 void rangetxn_write(struct rangetxn *w, uint32_t ask, const struct op *op);
+void rangetxn_event(struct rangetxn *w, uint32_t ask, unsigned event_class, const char *event, struct slice key); /* of a key that is written there, if it is told */
 
 extern const struct rangetxn_kind widepage_get, widepage_bucket, widepage_count, widepage_del, widelock_kind;

@@ -181,6 +181,7 @@ static bool delete_told(struct rangetxn *w, struct txn *t, uint32_t ask, int64_t
     for (uint32_t i = 0; i < n; i++) {
         if (!answer_next(&in, &key) || key.type != '$') return false;
         rangetxn_write(w, ask, &(struct op){.kind = OP_DEL, .db = w->db, .key = key.text});
+        rangetxn_event(w, ask, NOTIFY_GENERIC, "del", key.text);
     }
     *sum += n;
     return true;

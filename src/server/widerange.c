@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "server/front.h"
+#include "server/notify.h"
 #include "server/rangetxn.h"
 #include "server/relay.h"
 #include "server/relay_call.h"
@@ -98,7 +99,7 @@ bool widerange_run(struct conn *c)
     const struct request *r = &t->requests[t->pos++];
     struct widerange *w = new_range(c);
     struct exec x = {.cmd = r->cmd, .argv = t->args + r->first_arg, .argc = r->argc, .out = {.out = &c->out, .resp = c->resp}};
-    const struct rangetxn_host host = {w, send, settled, over};
+    const struct rangetxn_host host = {w, send, settled, over, notify_wanted(f->server)};
     char name[TXN_NAME_MAX + 8];
     size_t at = c->out.len;
     w->range = rangetxn_new(&host, f->worker.engine, w->db, widetxn_name(f, name, sizeof name), &x);

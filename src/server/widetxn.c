@@ -7,6 +7,7 @@
 #include "base/keyhash.h"
 #include "base/mem.h"
 #include "base/num.h"
+#include "cluster/intentevent.h"
 #include "cluster/meta.h"
 #include "cluster/txnask.h"
 #include "cluster/txncare.h"
@@ -15,6 +16,7 @@
 #include "resp/answer.h"
 #include "server/front.h"
 #include "server/keyaccess.h"
+#include "server/notify.h"
 #include "server/relay_call.h"
 #include "server/relay_parts.h"
 #include "server/stats.h"
@@ -226,7 +228,7 @@ static void join_keys(struct widetxn *w)
 static void run_part_here(struct widetxn *w, const struct part *p, struct buf *out)
 {
     struct conn *c = w->conn;
-    scratch_run(all_of(w)->scratch, &w->front->worker, &(struct scratch_request){p->cmd, p->argv, p->argc, c->db, c->resp, w->now_ms, c}, out);
+    scratch_run(all_of(w)->scratch, &w->front->worker, &(struct scratch_request){p->cmd, p->argv, p->argc, c->db, c->resp, w->now_ms, c, 0}, out);
 }
 
 static void add_answer(struct widetxn *w, struct buf *out)
@@ -369,7 +371,7 @@ static void run_parts(struct widetxn *w, struct scratch *s)
         struct part *p = &w->parts[i];
         if (!p->has_keys) continue;
         p->at = w->replies.len;
-        scratch_run(s, &w->front->worker, &(struct scratch_request){p->cmd, p->argv, p->argc, p->db, w->resp, w->now_ms, NULL}, &w->replies);
+        scratch_run(s, &w->front->worker, &(struct scratch_request){p->cmd, p->argv, p->argc, p->db, w->resp, w->now_ms, NULL, notify_wanted(w->front->server)}, &w->replies);
         p->n = w->replies.len - p->at;
     }
 }
@@ -396,6 +398,13 @@ static void note_op(void *ctx, uint16_t db, struct slice name, struct slice op)
     else CHECK(is_expired(w, i)); /* it was found so, and is gone for who looks; to remove it is its group's affair */
 }
 
+static void note_event(void *ctx, const struct scratch_event *e)
+{
+    struct widetxn *w = ctx;
+    uint32_t i = key_at(w, e->db, e->key);
+    if (w->keys[i].writes) txn_event(w->txn, i, &(struct intentevent){e->event_class, slice_str(e->name), e->key, e->db});
+}
+
 /* All keys' entries are put in; false: one of them makes no sense. */
 static bool fill(const struct widetxn *w, struct scratch *s)
 {
@@ -415,6 +424,7 @@ static bool run(void *ctx, struct txn *t)
     if (sensible) {
         run_parts(w, s);
         scratch_ops(s, note_op, w);
+        scratch_events(s, note_event, w);
     }
     scratch_clear(s);
     return sensible;

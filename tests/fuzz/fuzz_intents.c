@@ -3,8 +3,18 @@
 
 #include "base/check.h"
 #include "cluster/intentcode.h"
+#include "cluster/intentevent.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static void add_events(struct buf *record, struct slice events)
+{
+    struct intentevent e;
+    struct buf again = {0};
+    while (intentevent_next(&events, &e)) intentevent_add(&again, &e);
+    intentcode_add_events(record, buf_slice(&again));
+    buf_fini(&again);
+}
 
 static void intent(struct slice in)
 {
@@ -17,6 +27,7 @@ static void intent(struct slice in)
         intentcode_begin(&again, r.decider, r.n);
         for (; intentcode_next_key(&r.keys, &k); n++) intentcode_add_key(&again, &k);
         for (; intentcode_next_span(&r.spans, &s); n++) intentcode_add_span(&again, &s);
+        if (r.events.n) add_events(&again, r.events);
         intentcode_end(&again, r.ops);
         CHECK(n == r.n && slice_eq(buf_slice(&again), in));
     }

@@ -188,3 +188,126 @@ def test_events_of_keys_reach_subscribers_of_every_node_once(make_nodes):
         assert writer.ask("DEL", keys[1]) == 1
         assert ear.reply()[2:] == ["__keyevent@0__:del", keys[1]]
         ear.close()
+
+
+class Ear:
+    """A subscriber of all events, on one node. What was told is what it hears up to a word of its own from each node: messages of one node stay in their order."""
+
+    def __init__(self, nodes, number):
+        self.nodes = nodes
+        self.end = f"that is all for {number}"
+        self.wire = nodes.wire(number)
+        self.wire.ask("PSUBSCRIBE", "__key*@*__:*")
+        self.wire.ask("SUBSCRIBE", self.end)
+
+    def heard(self, n):
+        """The next n messages of one channel of each event, as (event, key, database), sorted: events of different groups have no order."""
+        told = {"keyspace": [], "keyevent": []}
+        for _ in range(2 * n):
+            kind, pattern, channel, text = self.wire.reply()
+            head, name = channel.split("__:", 1)
+            channel, db = head.lstrip("_").split("@")
+            told[channel].append((text, name, int(db)) if channel == "keyspace" else (name, text, int(db)))
+        assert sorted(told["keyspace"]) == sorted(told["keyevent"])
+        return sorted(told["keyspace"])
+
+    def is_all(self):
+        for n in self.nodes.nodes:
+            self.nodes.ask(n, "PUBLISH", self.end, n)
+        assert sorted(self.wire.reply() for _ in self.nodes.nodes) == [["message", self.end, str(n)] for n in self.nodes.nodes], "there was more"
+
+
+def events(name, keys, db=0):
+    return [(name, k, db) for k in keys]
+
+
+def all_hear(ears, expected):
+    for ear in ears:
+        assert ear.heard(len(expected)) == sorted(expected)
+
+
+def test_events_of_commands_over_groups_reach_subscribers_of_every_node_once(make_nodes):
+    nodes = make_nodes(args=["--notify-keyspace-events", "KEAn"])
+    keys = SPREAD[:64]  # four times as many as there are groups
+    some = keys[:24]
+    ears = [Ear(nodes, n) for n in nodes.nodes]
+    for n in nodes.nodes:
+        writer = nodes.wire(n)
+        began = int(nodes.info(n)["cluster_transactions_committed"])
+        assert writer.ask("MSET", *(w for k in keys for w in (k, n))) == "OK"
+        all_hear(ears, events("set", keys) + events("new", keys))
+        assert writer.ask("DEL", *some, "not there") == len(some)
+        all_hear(ears, events("del", some))
+        assert writer.ask("MULTI") == "OK"
+        for k in some:
+            assert writer.ask("RPUSH", k, "a", "b") == "QUEUED"
+        assert [writer.ask("RENAME", some[0], some[1]), writer.ask("EXPIRE", some[2], 0), writer.ask("SELECT", 3), writer.ask("SET", some[3], "x"), writer.ask("GET", some[4])] == ["QUEUED"] * 5
+        assert writer.ask("EXEC") == [2] * len(some) + ["OK", 1, "OK", "OK", None]
+        all_hear(ears, events("new", some) + events("rpush", some) + [("rename_from", some[0], 0), ("rename_to", some[1], 0), ("del", some[2], 0), ("new", some[3], 3), ("set", some[3], 3)])
+        assert writer.ask("DEL", some[3]) == 1 and writer.ask("SELECT", 0) == "OK"
+        all_hear(ears, [("del", some[3], 3)])
+        assert writer.ask("MSETNX", some[4], "x", keys[-1], "x") == 0 and len(writer.ask("MGET", *keys[24:])) == 40
+        for ear in ears:
+            ear.is_all()
+        assert int(nodes.info(n)["cluster_transactions_committed"]) >= began + 3, "they did not go over groups"
+        assert writer.ask("DEL", *keys) == 62
+        all_hear(ears, events("del", [k for k in keys if k not in (some[0], some[2])]))
+
+
+def test_what_stops_a_transaction_over_groups_stops_its_events(make_nodes):
+    nodes = make_nodes(args=["--notify-keyspace-events", "KEA"])
+    keys = SPREAD[:32]
+    ear, writer, other = Ear(nodes, 1), nodes.wire(2), nodes.wire(3)
+    assert writer.ask("WATCH", *keys) == "OK" and other.ask("SET", keys[5], "changed") == "OK"
+    assert writer.ask("MULTI") == "OK" and writer.ask("MSET", *(w for k in keys for w in (k, "x"))) == "QUEUED"
+    assert writer.ask("EXEC") is None
+    assert ear.heard(1) == events("set", [keys[5]])
+    ear.is_all()
+
+
+def test_events_of_a_node_on_which_they_are_switched_off_are_not_told(make_nodes):
+    """Who leads says what is told of single groups; over groups the client's node has a say, too."""
+    nodes = make_nodes(args=["--notify-keyspace-events", "KEA"])
+    keys = SPREAD[:32]
+    ear, writer = Ear(nodes, 1), nodes.wire(2)
+    assert writer.ask("CONFIG", "SET", "notify-keyspace-events", "") == "OK"
+    assert writer.ask("MSET", *(w for k in keys for w in (k, "x"))) == "OK"
+    assert writer.ask("CONFIG", "SET", "notify-keyspace-events", "KEA") == "OK"
+    assert nodes.wire(3).ask("DEL", *keys) == len(keys)  # each by whoever has written it, so what was told of that would come first
+    all_hear([ear], events("del", keys))
+    ear.is_all()
+
+
+def wait_at_rest(nodes, group):
+    def there(n):
+        found = nodes.ask(n, "RANGE.MAP", "r")
+        last = dict(zip(found[-1][::2], found[-1][1::2])) if isinstance(found, list) and len(found) == 2 else {}
+        return last.get("shard") == group and "to-shard" not in last
+
+    wait_for(lambda: all(there(n) for n in nodes.nodes), 60, lambda: [nodes.ask(n, "RANGE.MAP", "r") for n in nodes.nodes])
+
+
+def test_keys_that_are_carried_are_no_event_and_a_range_over_groups_that_is_deleted_is_one_for_each_key(make_nodes):
+    nodes = make_nodes(args=["--notify-keyspace-events", "KEAn"])
+    writer = nodes.wire(1)
+    keys = [f"r/{i:03d}" for i in range(400)]
+    change = lambda *words: wait_for(lambda: nodes.ask(1, *words) == "OK", 30, lambda: f"{words} is not done: {nodes.ask(1, *words)}")
+    change("SPACE.SET", "r", "RANGE")
+    change("RANGE.SPLIT", "r", "r/200")
+    ears = [Ear(nodes, n) for n in nodes.nodes]
+    assert writer.ask("MSET", *(w for k in keys for w in (k, "v"))) == "OK"
+    all_hear(ears, events("new", keys) + events("set", keys))
+    home = dict(zip(*[iter(nodes.ask(1, "RANGE.MAP", "r")[0])] * 2))["shard"]
+    away = next(g for g in (3, 4) if g != home)
+    change("RANGE.MOVE", "r", "r/200", away)
+    wait_at_rest(nodes, away)
+    for ear in ears:
+        ear.is_all()
+    assert writer.ask("RANGE.DEL", "r", "r/100", "r/300") == 200
+    all_hear(ears, events("del", keys[100:300]))
+    for ear in ears:
+        ear.is_all()
+    assert writer.ask("SET", keys[399], "x", "PX", 50) == "OK", "which the other group has now"
+    all_hear(ears, [("expire", keys[399], 0), ("expired", keys[399], 0), ("set", keys[399], 0)])
+    for ear in ears:
+        ear.is_all()

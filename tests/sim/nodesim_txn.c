@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "cluster/intentevent.h"
 #include "cluster/intents.h"
 #include "cluster/txn.h"
 #include "cluster/txncare.h"
@@ -116,12 +117,18 @@ static void write_op(void *ctx, uint16_t db, struct slice key, struct slice op)
     txn_write(c->txn, slice_eq(key, c->keys[1].key), op);
 }
 
+static void write_event(void *ctx, const struct scratch_event *e)
+{
+    struct coordination *c = ctx;
+    txn_event(c->txn, slice_eq(e->key, c->keys[1].key), &(struct intentevent){e->event_class, slice_str(e->name), e->key, e->db});
+}
+
 static void run_command(struct coordination *c, int i)
 {
     static const char *const names[] = {[READ] = "get", [MOVE] = "incrby", [WRITE] = "set"};
     struct nodesim_node *n = c->node;
     const struct slice argv[] = {slice_str(names[c->wishes.wish]), c->keys[i].key, slice_str(c->wishes.args[i])};
-    const struct scratch_request r = {.cmd = command_find(n->sim->commands, argv[0]), .argv = argv, .argc = c->wishes.wish == READ ? 2 : 3, .resp = 2, .now_ms = nodesim_unix_ms(n)};
+    const struct scratch_request r = {.cmd = command_find(n->sim->commands, argv[0]), .argv = argv, .argc = c->wishes.wish == READ ? 2 : 3, .resp = 2, .now_ms = nodesim_unix_ms(n), .events = UINT32_MAX};
     scratch_run(n->txns->scratch, n->worker, &r, &c->replies);
 }
 
@@ -136,6 +143,7 @@ static bool txn_run(void *ctx, struct txn *t)
         if (txn_entry(t, i, &raw)) CHECK(scratch_put(scratch, raw));
     for (int i = 0; i < 2; i++) run_command(c, i);
     scratch_ops(scratch, write_op, c);
+    scratch_events(scratch, write_event, c);
     return true;
 }
 

@@ -97,7 +97,7 @@ static struct nodesim_wide *new_wide(struct nodesim_node *n, const struct nodesi
 void nodesim_wide_begin(struct nodesim_node *n, const struct nodesim_guest *g, const struct nodesim_run *r)
 {
     struct nodesim_wide *w = new_wide(n, g, r);
-    const struct rangetxn_host host = {w, send, settled, over};
+    const struct rangetxn_host host = {w, send, settled, over, NOTIFY_GENERIC};
     struct slice argv[NODESIM_WORDS];
     struct buf error = {0};
     struct exec x = {.cmd = w->cmd, .argv = argv, .argc = w->argc, .out = {.out = &error, .resp = 2}};
