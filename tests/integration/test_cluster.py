@@ -28,6 +28,37 @@ def read_alike(cluster, load, numbers):
         load.check_ledger(cluster.port(number))
 
 
+def sleep_and_wake(cluster, load, sleeper):
+    """Requests lie in a node's sockets when it wakes up, and it does not know yet that others lead by now. They were sent after what others have written was acknowledged: how many of 40 were answered rightly, and not refused."""
+    cluster.write_everywhere(sleeper, "old")
+    links = [Link(cluster.port(sleeper), 20) for _ in range(40)]
+    assert all(k.ask("GET", SPREAD[i]) == "old" for i, k in enumerate(links))
+    began = time.monotonic_ns()
+    cluster.pause(sleeper)
+    cluster.write_everywhere(cluster.others(sleeper)[0], f"new{sleeper}")
+    for i, k in enumerate(links):
+        k.send(("GET", SPREAD[i]))
+    load.run_for(load.timeout + 0.7)
+    check_went_on(load, (began, time.monotonic_ns()), f"node {sleeper} slept")
+    cluster.resume(sleeper)
+    answers = [k.answer() for k in links]
+    for k in links:
+        k.close()
+    assert all(a == f"new{sleeper}" or isinstance(a, Refused) for a in answers), f"node {sleeper} woke up and said {answers}"
+    return answers.count(f"new{sleeper}")
+
+
+def take_naps(cluster, load, lengths):
+    began = time.monotonic_ns()
+    for seconds in lengths:
+        for sleeper in cluster.nodes:
+            cluster.pause(sleeper)
+            time.sleep(seconds)
+            cluster.resume(sleeper)
+            time.sleep(0.1)
+    check_went_on(load, (began, time.monotonic_ns()), "nodes took naps")
+
+
 # ---- nothing happens
 
 def test_every_node_answers_for_every_key(cluster):
@@ -135,28 +166,12 @@ def test_one_node_alone_answers_nothing_and_lies_about_nothing(make_cluster):
 # ---- SIGSTOP
 
 def test_a_paused_leader_that_comes_back_shows_nothing_old(cluster):
-    """Requests lie in its sockets when it wakes up, and it does not know yet that others lead by now. They were sent after what others have written was acknowledged."""
     right = 0
     with Load(cluster.ports(), seed=15) as load:
         load.run_for(0.3)
         for sleeper in (1, 2, 3):
             wait_for(lambda: cluster.leads(sleeper) > 0, 15, lambda: f"node {sleeper} leads nothing: {cluster.status(sleeper)}")
-            cluster.write_everywhere(sleeper, "old")
-            links = [Link(cluster.port(sleeper), 20) for _ in range(40)]
-            assert all(k.ask("GET", SPREAD[i]) == "old" for i, k in enumerate(links))
-            began = time.monotonic_ns()
-            cluster.pause(sleeper)
-            cluster.write_everywhere(cluster.others(sleeper)[0], f"new{sleeper}")
-            for i, k in enumerate(links):
-                k.send(("GET", SPREAD[i]))
-            load.run_for(load.timeout + 0.7)
-            check_went_on(load, (began, time.monotonic_ns()), f"node {sleeper} slept")
-            cluster.resume(sleeper)
-            answers = [k.answer() for k in links]
-            assert all(a == f"new{sleeper}" or isinstance(a, Refused) for a in answers), f"node {sleeper} woke up and said {answers}"
-            right += answers.count(f"new{sleeper}")
-            for k in links:
-                k.close()
+            right += sleep_and_wake(cluster, load, sleeper)
             cluster.wait_ok()
     assert right >= 60, f"only {right} of 120 reads were answered at all"
     read_alike(cluster, load, [1, 2, 3])
@@ -164,14 +179,7 @@ def test_a_paused_leader_that_comes_back_shows_nothing_old(cluster):
 
 def test_naps_shorter_and_longer_than_an_election(cluster):
     with Load(cluster.ports(), seed=16) as load:
-        began = time.monotonic_ns()
-        for seconds in (0.1, 0.3, 0.6, 0.9, 1.5):
-            for sleeper in (1, 2, 3):
-                cluster.pause(sleeper)
-                time.sleep(seconds)
-                cluster.resume(sleeper)
-                time.sleep(0.1)
-        check_went_on(load, (began, time.monotonic_ns()), "nodes took naps")
+        take_naps(cluster, load, (0.1, 0.3, 0.6, 0.9, 1.5))
         cluster.wait_ok()
     read_alike(cluster, load, [1, 2, 3])
 
