@@ -8,6 +8,7 @@ import pytest
 
 from cluster import SPREAD, make_cluster, wait_for  # noqa: F401, one of them a fixture
 from clusterload import Link, Load
+from conftest import PATIENCE
 from test_cluster import check_went_on, read_alike, sleep_and_wake, take_naps
 
 WORKERS = {1: 1, 2: 2, 3: 3}
@@ -102,21 +103,39 @@ def crc32c(data):
     return crc ^ 0xFFFFFFFF
 
 
-def greeting(cluster, number, to):
+def greeting(cluster, number, to, lane=0):
     """As this run of the node says it (cluster/wire.c)."""
     with open(os.path.join(cluster.nodes[number].data, "cluster", "NODE")) as f:
         known = dict(line.split(" ", 1) for line in f)
     address = f"127.0.0.1:{cluster.nodes[number].cluster_port}".encode()
-    body = struct.pack("<HH16sQQQB", 4, 3, bytes.fromhex(known["cluster"].strip()), number, to, int(known["incarnation"]), len(address)) + address + struct.pack("<HH", WORKERS[number], 0)
+    body = struct.pack("<HH16sQQQB", 4, 3, bytes.fromhex(known["cluster"].strip()), number, to, int(known["incarnation"]), len(address)) + address + struct.pack("<HH", WORKERS[number], lane)
     head = b"\x89sherd\r\n" + struct.pack("<I", 16 + len(body))
     return head + struct.pack("<I", crc32c(head + body)) + body
 
 
-def call_as(cluster, number, to):
+def call_as(cluster, number, to, lane=0):
     s = socket.create_connection(("127.0.0.1", cluster.nodes[to].cluster_port), 5)
-    s.sendall(greeting(cluster, number, to))
+    s.sendall(greeting(cluster, number, to, lane))
     assert s.recv(100).startswith(b"\x89sherd"), f"node {to} did not take it for node {number}"
     return s
+
+
+def ping():
+    head, rest = struct.pack("<I", 24), struct.pack("<BBHIQ", 1, 0, 0, 0, 7)
+    return head + struct.pack("<I", crc32c(head + rest)) + rest
+
+
+def ended(s):
+    """Whether the other side has closed; what it said before is dropped."""
+    s.settimeout(0.3)
+    try:
+        while s.recv(65536):
+            pass
+        return True
+    except socket.timeout:
+        return False
+    except ConnectionError:
+        return True
 
 
 def test_lanes_come_back_when_only_the_connection_of_the_other_node_broke(uneven):
@@ -131,6 +150,25 @@ def test_lanes_come_back_when_only_the_connection_of_the_other_node_broke(uneven
     with Load(uneven.ports(), seed=44) as load:
         check_proves(uneven, load, 1, 2, 3)
     read_alike(uneven, load, [1, 2, 3])
+
+
+def test_lanes_of_a_node_that_is_forgotten_end(uneven):
+    """It was removed, calls again with a lane, and does not end when it is told. After a while it is forgotten, which the connection that its lane belongs to does not say."""
+    uneven.kill(3)
+    wait_for(lambda: "silent" in (uneven.member(3, through=1) or {"state": ""})["state"], 20, lambda: f"node 3 is not missed: {uneven.status(1)}")
+    uneven.cli("remove", 3, "--server", f"127.0.0.1:{uneven.port(1)}")
+    wait_for(lambda: not uneven.nodes[1].knows(3), 30, lambda: "node 1 does not forget node 3")
+    wait_for_lanes(uneven, 1, 2)
+    with call_as(uneven, 3, 1) as link, call_as(uneven, 3, 1, lane=1) as lane:
+        wait_for(lambda: figures(uneven, 1)["cluster_lanes"] == str(lanes_of(1, [1, 2]) + 1), 10, lambda: f"node 1 has no lane of node 3: {figures(uneven, 1)}")
+        assert uneven.nodes[1].knows(3) and not ended(lane)
+        deadline = time.monotonic() + 20 * PATIENCE
+        while not ended(link):
+            assert time.monotonic() < deadline, "node 1 does not forget node 3 again"
+            link.sendall(ping())
+        assert not uneven.nodes[1].knows(3), "its connection ended before it was forgotten"
+        wait_for(lambda: ended(lane), 10, lambda: f"node 1 keeps the lane of node 3: {figures(uneven, 1)}")
+    wait_for_lanes(uneven, 1, 2)
 
 
 def test_the_longest_reply_that_nodes_pass_on_comes_by_a_lane(uneven):
