@@ -98,6 +98,7 @@ static void apply(struct seat *seat, struct seat_mail *m)
 static void begin_to_serve(struct seat *seat, struct seat_mail *m)
 {
     seat_serve_tell_time(seat);
+    seatapply_drop_pieces(&seat->apply);
     intents_begin(seat->intents, seat->shard->store);
     pthread_mutex_lock(&seat->lock);
     if (seat->leads && seat->reign == m->reign && !seat->spoilt) {

@@ -93,6 +93,8 @@ void seatapply_entries(struct seatapply *a, struct slice gathered, uint64_t *ind
     *term = a->term;
 }
 
+void seatapply_drop_pieces(struct seatapply *a) { buf_fini(&a->pieces); }
+
 /* ---- filling */
 
 void seatapply_empty(struct seatapply *a)

@@ -30,6 +30,9 @@ void seatapply_add(struct buf *out, const struct raftnode_entry *e);
 /* Applies what seatapply_add gathered. index and term are those of the last entry in the store; those of the last one applied come back, if they are later. */
 void seatapply_entries(struct seatapply *a, struct slice gathered, uint64_t *index, uint64_t *term);
 
+/* This node leads, so that entries of earlier leaders are all there: the rest of one that is not whole will never come. */
+void seatapply_drop_pieces(struct seatapply *a);
+
 void seatapply_empty(struct seatapply *a);                  /* everything in the store goes: it is going to be filled */
 void seatapply_fill(struct seatapply *a, struct slice raw); /* whole entries of a snapshot */
 void seatapply_filled(struct seatapply *a);
