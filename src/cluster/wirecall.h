@@ -4,7 +4,7 @@
 #include "cluster/wire.h"
 
 enum {
-    WIRECALL_ARGS_MAX = 1024 * 1024,
+    WIRECALL_ARGS_MAX = (1024 + 16) * 1024,
     WIRECALL_PIECE = 1024 * 1024, /* bytes of a message in one frame */
     WIRECALL_JOIN_MAX = 256 * 1024 * 1024, /* of unfinished messages, on a connection that brings those of clients: the longest reply, and others */
 };

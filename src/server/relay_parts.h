@@ -23,6 +23,8 @@ enum {
     RELAY_STOP_MS = 1000,                /* what is under way when the server stops has so long */
 };
 
+_Static_assert((RELAY_ARGS_MAX + RELAY_OWN_MORE) / RELAY_ARG_COST < WIRECALL_ARGS_MAX, "what is not too long has not too many arguments either, and a head besides");
+
 /* The cluster, as far as the relay needs it: relay_set_node gives that of a node, tests have their own. Any thread. */
 struct relay_cluster {
     void *ctx;

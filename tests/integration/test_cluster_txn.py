@@ -183,6 +183,19 @@ def test_what_cannot_be_part_of_a_transaction_is_refused_when_it_is_queued(clust
     assert c.ask("GET", SPREAD[0]) is None
 
 
+def test_a_transaction_may_have_as_many_arguments_as_a_client_can_send(cluster):
+    """A million of them, the limit of a request, are few enough bytes; on their way to another node they have some more beside them."""
+    pairs = (1024 * 1024 - 1) // 2
+    longest = b"*%d\r\n$4\r\nMSET\r\n" % (2 * pairs + 1) + b"$0\r\n\r\n" * (2 * pairs - 1) + b"$1\r\n7\r\n"
+    for number in cluster.nodes:
+        c = link(cluster, number)
+        assert c.ask("MULTI") == "OK"
+        c.sock.sendall(longest)
+        assert c.answer() == "QUEUED"
+        assert c.ask("GET", "") == "QUEUED"
+        assert c.ask("EXEC") == ["OK", "7"]
+
+
 def test_a_pipeline_keeps_its_order_around_transactions(cluster):
     c = link(cluster, 3)
     a, b = SPREAD[10], SPREAD[11]
