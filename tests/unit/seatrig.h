@@ -3,6 +3,7 @@
  *     seatrig_new(&r);                            all are led; each has an interval of the hash (seatrig_new_by: what the map says)
  *     struct hold h = seatrig_run(&r, g, db, argv, argc);   one request, to group g if it is a group's own, else to that of its keys; its reply is in r.out
  *     seatrig_settle(&r);                         everything is committed and confirmed
+ *     seatrig_ask(&r, g, db, argv, argc);         both at once
  *     seatrig_lead_anew(&r, g);
  *     seatrig_free(&r);                           fails if a follower has another state than the leader */
 #pragma once
@@ -209,6 +210,17 @@ static inline void seatrig_free(struct seatrig *r)
     rig_free(r->rig);
 }
 
+/* ---- the map */
+
+static inline const struct space_map *seatrig_map(const struct seatrig *r) { return route_map(&r->rig->engine->route); }
+
+static inline void seatrig_follow(struct seatrig *r, struct space_map *next)
+{
+    assert_non_null(next);
+    topology_follow(r->rig->topology, r->w, next);
+    assert_ptr_equal(seatrig_map(r), next);
+}
+
 /* ---- asking */
 
 static inline struct hold seatrig_run(struct seatrig *r, uint32_t group, uint16_t db, const struct slice *argv, uint32_t argc)
@@ -224,6 +236,32 @@ static inline struct hold seatrig_run(struct seatrig *r, uint32_t group, uint16_
     struct hold h = t.holds[0];
     task_fini(&t);
     return h;
+}
+
+/* Runs it until it is committed. False: it bounced, and so says the reply. */
+static inline bool seatrig_ask(struct seatrig *r, uint32_t group, uint16_t db, const struct slice *argv, uint32_t argc)
+{
+    struct hold h = seatrig_run(r, group, db, argv, argc);
+    if (h.bounced) {
+        r->out.len = 0;
+        buf_add_str(&r->out, "bounced");
+        return false;
+    }
+    seatrig_settle(r);
+    assert_int_equal(seat_outcome(&h), SEAT_DONE);
+    return true;
+}
+
+static inline void seatrig_replied(const struct seatrig *r, const char *reply)
+{
+    if (!slice_eq(buf_slice(&r->out), slice_str(reply))) fail_msg("got %.*s\n  expected %s", (int)r->out.len, r->out.p, reply);
+}
+
+/* The reply begins so. */
+static inline void seatrig_says(const struct seatrig *r, const char *begin)
+{
+    size_t n = strlen(begin);
+    if (r->out.len < n || memcmp(r->out.p, begin, n) != 0) fail_msg("got %.*s\n  expected %s...", (int)r->out.len, r->out.p, begin);
 }
 
 /* The next value of the reply: its type byte; its text, of a bulk or line; n, of an array, number or bulk (-1: nil). */

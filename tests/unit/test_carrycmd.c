@@ -14,7 +14,7 @@ static struct buf plan;
 
 /* ---- asking */
 
-static const struct space_map *map(void) { return route_map(&r.rig->engine->route); }
+static const struct space_map *map(void) { return seatrig_map(&r); }
 
 /* Words at blanks; %P in their place is the plan, %B the bytes. */
 static void ask(uint32_t group, uint16_t db, struct slice bytes, const char *text)
@@ -25,22 +25,10 @@ static void ask(uint32_t group, uint16_t db, struct slice bytes, const char *tex
     snprintf(copy, sizeof copy, "%s", text);
     for (char *word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save))
         argv[argc++] = strcmp(word, "%P") == 0 ? buf_slice(&plan) : strcmp(word, "%B") == 0 ? bytes : slice_str(word);
-    struct hold h = seatrig_run(&r, group, db, argv, argc);
-    if (h.bounced) {
-        r.out.len = 0;
-        buf_add_str(&r.out, "bounced");
-        return;
-    }
-    seatrig_settle(&r);
-    assert_int_equal(seat_outcome(&h), SEAT_DONE);
+    seatrig_ask(&r, group, db, argv, argc);
 }
 
-/* The reply begins so. */
-static void says(const char *reply)
-{
-    size_t n = strlen(reply);
-    if (r.out.len < n || memcmp(r.out.p, reply, n) != 0) fail_msg("got %.*s\n  expected %s", (int)r.out.len, r.out.p, reply);
-}
+static void says(const char *reply) { seatrig_says(&r, reply); }
 
 #define SAY(group, reply, ...) \
     do { \
@@ -53,12 +41,7 @@ static void says(const char *reply)
 #define BUSY "-CARRYBUSY"
 #define OLD "-CARRYOLD"
 
-static void follow(struct space_map *next)
-{
-    assert_non_null(next);
-    topology_follow(r.rig->topology, r.w, next);
-    assert_ptr_equal(map(), next);
-}
+static void follow(struct space_map *next) { seatrig_follow(&r, next); }
 
 /* ---- life */
 
@@ -124,9 +107,7 @@ static void take(uint32_t group, const char *bound, const struct part *p, const 
     for (uint32_t i = 0; i < p->n; i++) argv[argc++] = buf_slice(&p->entries[i]);
     argv[argc++] = SLICE("0");
     argv[argc++] = buf_slice(&p->locks);
-    struct hold h = seatrig_run(&r, group, 0, argv, argc);
-    assert_false(h.bounced);
-    seatrig_settle(&r);
+    assert_true(seatrig_ask(&r, group, 0, argv, argc));
     says(reply);
 }
 

@@ -11,36 +11,14 @@ static struct seatrig r;
 static struct buf plan, larges[LARGES_MAX], locks;
 static uint32_t n_larges;
 
-static const struct space_map *map(void) { return route_map(&r.rig->engine->route); }
+static const struct space_map *map(void) { return seatrig_map(&r); }
 
 /* ---- asking */
 
-static void run(uint32_t group, const struct slice *argv, uint32_t argc)
-{
-    struct hold h = seatrig_run(&r, group, 0, argv, argc);
-    if (h.bounced) {
-        r.out.len = 0;
-        buf_add_str(&r.out, "bounced");
-        return;
-    }
-    seatrig_settle(&r);
-    assert_int_equal(seat_outcome(&h), SEAT_DONE);
-}
+static void says(const char *reply) { seatrig_says(&r, reply); }
 
-static void says(const char *reply)
-{
-    size_t n = strlen(reply);
-    if (r.out.len < n || memcmp(r.out.p, reply, n) != 0) fail_msg("got %.*s\n  expected %s", (int)r.out.len, r.out.p, reply);
-}
-
-#define RUN(group, ...) run(group, (const struct slice[]){__VA_ARGS__}, sizeof((const struct slice[]){__VA_ARGS__}) / sizeof(struct slice))
+#define RUN(group, ...) seatrig_ask(&r, group, 0, (const struct slice[]){__VA_ARGS__}, sizeof((const struct slice[]){__VA_ARGS__}) / sizeof(struct slice))
 #define WORD(text) slice_str(text)
-
-static void follow(struct space_map *next)
-{
-    assert_non_null(next);
-    topology_follow(r.rig->topology, r.w, next);
-}
 
 /* ---- life */
 
@@ -52,7 +30,7 @@ static int set_up(void **state)
     const struct holding_plan p = {.op = 7, .space = SLICE("s"), .old_side = {.n = 1, .pieces = &old}, .new_side = {.n = 1, .pieces = &new}};
     seatrig_new(&r);
     holding_plan_encode(&plan, &p);
-    follow(spaces_set_mode(map(), SLICE("s"), SPACE_BUCKET, &bucket, 1, true, &error, NULL));
+    seatrig_follow(&r, spaces_set_mode(map(), SLICE("s"), SPACE_BUCKET, &bucket, 1, true, &error, NULL));
     return 0;
 }
 
@@ -75,7 +53,7 @@ static void begin(void)
         RUN(g, WORD("carry.begin"), WORD("7"), WORD("5"), WORD(version), buf_slice(&plan));
         says("*3\r\n");
     }
-    follow(spaces_move(map(), SLICE("s"), RANGE, TO, &error, NULL));
+    seatrig_follow(&r, spaces_move(map(), SLICE("s"), RANGE, TO, &error, NULL));
 }
 
 /* All that is given out is told of as large. */
@@ -102,7 +80,7 @@ static void take(uint32_t n, const char *reply)
     argv[6] = slice_of(count, (size_t)snprintf(count, sizeof count, "%u", n));
     for (uint32_t i = 0; i < n; i++) argv[7 + i] = buf_slice(&larges[i]);
     argv[7 + n] = buf_slice(&locks);
-    run(TO, argv, 8 + n);
+    seatrig_ask(&r, TO, 0, argv, 8 + n);
     says(reply);
 }
 
@@ -127,7 +105,7 @@ static void put_piece(const struct buf *from, const struct buf *piece, const cha
 static void finish_map(void)
 {
     enum spaces_error error;
-    follow(spaces_move_finish(map(), SLICE("s"), RANGE, &error, NULL));
+    seatrig_follow(&r, spaces_move_finish(map(), SLICE("s"), RANGE, &error, NULL));
 }
 
 /* At most so many pieces; gives how many there were. Each comes twice. */
