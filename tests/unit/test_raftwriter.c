@@ -29,8 +29,8 @@ struct node {
     struct raftwriter *writer;
     int event;
     struct buf error;
-    struct file_ops failing; /* file_disk, but for commits after the first `commits_left` */
-    int commits_left;
+    struct file_ops failing; /* file_disk, but for what a test has in its place */
+    int commits_left;        /* that go well */
     int64_t late_us; /* of a commit */
     bool rings; /* batches go by the ring, if `writes` allow it */
 };
@@ -50,6 +50,15 @@ static void node_open(struct node *n, const struct file_ops *writes)
     n->writer = raftwriter_new(n->log, &(struct raftwriter_options){.files = &file_disk, .writes = writes, .wake = wake, .ctx = n, .wake_fd = n->rings ? n->event : 0}, &n->error);
     assert_non_null(n->writer);
     if (n->rings && !raftwriter_rings(n->writer)) skip(); /* this kernel has no io_uring */
+}
+
+/* Commits are what the test says. */
+static void node_open_with(struct node *n, void (*commit)(void *ctx, struct file_piece *pieces, uint32_t count))
+{
+    n->failing = file_disk;
+    n->failing.ctx = n;
+    n->failing.commit = commit;
+    node_open(n, &n->failing);
 }
 
 static void node_close(struct node *n)
@@ -206,11 +215,8 @@ static void a_write_that_fails_breaks_the_log_and_is_told(void **state)
 {
     struct node n;
     node_init(&n);
-    n.failing = file_disk;
-    n.failing.ctx = &n;
-    n.failing.commit = fail_later;
     n.commits_left = 3;
-    node_open(&n, &n.failing);
+    node_open_with(&n, fail_later);
     for (uint64_t i = 1; i <= 3; i++) {
         raftlog_put_hard_state(n.log, 1, i, 0);
         assert_int_equal(await_durable(&n, i), 0);
@@ -258,10 +264,7 @@ static void the_owner_writes_while_the_disk_is_quick(void **state)
     static char much[300 * 1024];
     struct node n;
     node_init(&n);
-    n.failing = file_disk;
-    n.failing.ctx = &n;
-    n.failing.commit = commit_late;
-    node_open(&n, &n.failing);
+    node_open_with(&n, commit_late);
     assert_int_equal(await_durable(&n, put_one(&n)), 0); /* there is a segment */
     assert_false(raftwriter_write(n.writer));            /* nothing to write */
     write_by_owner(&n);
@@ -288,11 +291,8 @@ static void an_owner_whose_write_fails_hears_of_it(void **state)
 {
     struct node n;
     node_init(&n);
-    n.failing = file_disk;
-    n.failing.ctx = &n;
-    n.failing.commit = fail_later;
     n.commits_left = 1;
-    node_open(&n, &n.failing);
+    node_open_with(&n, fail_later);
     assert_int_equal(await_durable(&n, put_one(&n)), 0);
     put_one(&n);
     if (!raftwriter_write(n.writer)) assert_int_equal(await_durable(&n, 2), -EIO);
