@@ -1,172 +1,11 @@
-/* Transactions over two groups, step by step, on real seats (seatrig.h). */
-#include "seatrig.h"
+/* Transactions over two groups, step by step. */
+#include "txnworld.h"
 
 #include "cluster/intentcode.h"
 #include "cluster/seatentry.h"
 #include "dump/dumpfile.h"
-#include "log/opcode.h"
-#include "resp/answer.h"
 #include "shard/scratch.h"
 #include "store/image.h"
-
-enum { A = SEATRIG_FIRST, B, GROUPS_END };
-
-static struct seatrig r;
-static char keys[GROUPS_END][4][16]; /* of each group some */
-
-static void settle(void) { seatrig_settle(&r); }
-static void pass(uint64_t ms) { seatrig_pass(&r, ms); }
-static void lead_anew(uint32_t group) { seatrig_lead_anew(&r, group); }
-static struct store *store_of(uint32_t group) { return seatrig_store(&r, group); }
-static struct intents *intents_of(uint32_t group) { return seatrig_intents(&r, group); }
-
-/* ---- life */
-
-static void find_keys(void)
-{
-    const struct space_map *m = route_map(&r.rig->engine->route);
-    uint32_t n[GROUPS_END] = {0};
-    for (int i = 0; n[A] < 4 || n[B] < 4; i++) {
-        char key[16];
-        snprintf(key, sizeof key, "k%d", i);
-        uint32_t g = spaces_shard(m, slice_str(key), keyhash(slice_str(key), r.rig->engine->route.seed));
-        if (n[g] < 4) snprintf(keys[g][n[g]++], sizeof keys[g][0], "%s", key);
-    }
-}
-
-static int set_up(void **state)
-{
-    seatrig_new_by(&r, seatrig_halves);
-    find_keys();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    seatrig_free(&r);
-    return 0;
-}
-
-/* ---- asking */
-
-/* Words at blanks; %B in their place is the next of bytes. */
-static uint32_t split(char *text, const struct slice *bytes, struct slice argv[RIG_WORDS_MAX])
-{
-    uint32_t argc = 0, used = 0;
-    for (char *save, *word = strtok_r(text, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
-        assert_true(argc < RIG_WORDS_MAX);
-        argv[argc++] = strcmp(word, "%B") == 0 ? bytes[used++] : slice_str(word);
-    }
-    return argc;
-}
-
-static struct hold ask(uint32_t group, const struct slice *bytes, const char *text)
-{
-    char copy[512];
-    struct slice argv[RIG_WORDS_MAX];
-    snprintf(copy, sizeof copy, "%s", text);
-    return seatrig_run(&r, group, 0, argv, split(copy, bytes, argv));
-}
-
-static void has_answer(const struct hold *h, const char *reply)
-{
-    assert_false(h->bounced);
-    settle();
-    assert_int_equal(seat_outcome(h), SEAT_DONE);
-    seatrig_replied(&r, reply);
-}
-
-#define SAY(group, reply, ...) \
-    do { \
-        char say_text[512]; \
-        snprintf(say_text, sizeof say_text, __VA_ARGS__); \
-        struct hold say_hold = ask(group, NULL, say_text); \
-        has_answer(&say_hold, reply); \
-    } while (0)
-
-#define BOUNCES(group, ...) \
-    do { \
-        char say_text[512]; \
-        snprintf(say_text, sizeof say_text, __VA_ARGS__); \
-        assert_true(ask(group, NULL, say_text).bounced); \
-    } while (0)
-
-#define GONE "-TXNGONE its reservations are gone\r\n"
-#define BUSY "-TXNBUSY a key is taken by another transaction\r\n"
-
-/* ---- the parts of a transaction */
-
-static const char *next_line(const char *p) { return strstr(p, "\r\n") + 2; }
-
-/* Reserves one key; the token comes into out, and the entry's bytes (borrowed until the next command; none: n is 0). */
-static struct slice fetch(uint32_t group, const char *id, char use, const char *key, char token[TXNCMD_TOKEN_BYTES + 1])
-{
-    char text[128];
-    snprintf(text, sizeof text, "txn.fetch %s 1 0 %c %s", id, use, key);
-    struct hold h = ask(group, NULL, text);
-    assert_false(h.bounced);
-    settle();
-    assert_int_equal(seat_outcome(&h), SEAT_DONE);
-    buf_add_byte(&r.out, '\0');
-    assert_memory_equal(r.out.p, "*2\r\n$16\r\n", 9);
-    memcpy(token, r.out.p + 9, TXNCMD_TOKEN_BYTES);
-    token[TXNCMD_TOKEN_BYTES] = 0;
-    const char *entry = next_line(r.out.p + 9);
-    long n = strtol(entry + 1, NULL, 10);
-    return n < 0 ? SLICE("") : slice_of(next_line(entry), (size_t)n);
-}
-
-static void set_op(struct buf *ops, const char *key, const char *value)
-{
-    struct buf op = {0};
-    opcode_write(&op, &(struct op){.kind = OP_SET, .key = slice_str(key), .value = slice_str(value)});
-    txncmd_add_op(ops, buf_slice(&op));
-    buf_fini(&op);
-}
-
-static void prepare(uint32_t group, const char *id, const char *token, struct slice ops, const char *reply)
-{
-    char text[128];
-    snprintf(text, sizeof text, "txn.prepare %s %s %d %%B", id, token, B);
-    struct hold h = ask(group, &ops, text);
-    has_answer(&h, reply);
-}
-
-static void decide(uint32_t group, const char *id, const char *token, struct slice ops, const char *reply)
-{
-    char text[128];
-    snprintf(text, sizeof text, "txn.decide %s %s 1 %d %%B", id, token, A);
-    struct hold h = ask(group, &ops, text);
-    has_answer(&h, reply);
-}
-
-/* Both keys are fetched for writing, and A's part is prepared; ops[A] and ops[B] are what is written. */
-struct half {
-    char token[GROUPS_END][TXNCMD_TOKEN_BYTES + 1];
-    struct buf ops[GROUPS_END];
-    const char *id, *key[GROUPS_END];
-};
-
-static void half_fetch(struct half *h, const char *id)
-{
-    *h = (struct half){.id = id};
-    for (uint32_t g = A; g <= B; g++) {
-        h->key[g] = keys[g][0];
-        fetch(g, id, 'w', h->key[g], h->token[g]);
-        set_op(&h->ops[g], h->key[g], "new");
-    }
-}
-
-static void half_prepare(struct half *h, const char *id)
-{
-    half_fetch(h, id);
-    prepare(A, id, h->token[A], buf_slice(&h->ops[A]), "+OK\r\n");
-}
-
-static void half_fini(struct half *h)
-{
-    for (uint32_t g = A; g <= B; g++) buf_fini(&h->ops[g]);
-}
 
 /* ---- a transaction as a coordinator makes it: RENAME from one group to the other, on a scratch store */
 
@@ -522,133 +361,6 @@ static void of_a_key_that_is_only_replaced_a_stand_in_comes(void **state)
     }
 }
 
-/* ---- EXEC in one group */
-
-enum { OF_NO_KEY = 8 };
-
-/* Gives how long it is. */
-static struct slice take_digest(const char *key, char out[TXNCMD_DIGEST_BYTES])
-{
-    char text[64];
-    struct answer a;
-    snprintf(text, sizeof text, "txn.digest %s", key);
-    assert_false(ask(A, NULL, text).bounced);
-    struct slice in = buf_slice(&r.out);
-    assert_true(answer_next(&in, &a) && a.type == '$' && (a.text.n == OF_NO_KEY || a.text.n == TXNCMD_DIGEST_BYTES));
-    memcpy(out, a.text.p, a.text.n);
-    return slice_of(out, a.text.n);
-}
-
-static void commands_of_one_group_run_as_one_if_what_was_watched_is_as_it_was(void **state)
-{
-    const char *a = keys[A][0], *b = keys[A][1];
-    char of_a[TXNCMD_DIGEST_BYTES], of_b[TXNCMD_DIGEST_BYTES], text[256];
-    SAY(A, "+OK\r\n", "set %s v", a);
-    struct hold h;
-    const struct slice bytes[] = {take_digest(a, of_a), take_digest(b, of_b)};
-    assert_int_equal(bytes[0].n, TXNCMD_DIGEST_BYTES);
-    assert_int_equal(bytes[1].n, OF_NO_KEY);
-    snprintf(text, sizeof text, "txn.run 2 0 %s %%B 0 %s %%B 3 0 3 set %s w 0 2 get %s 1 2 exists %s", a, b, b, b, b);
-    h = ask(A, bytes, text);
-    has_answer(&h, "*3\r\n+OK\r\n$1\r\nw\r\n:0\r\n");
-    assert_true(h.wrote);
-    h = ask(A, bytes, text); /* b is there now */
-    has_answer(&h, "*-1\r\n");
-    assert_false(h.wrote);
-    snprintf(text, sizeof text, "txn.run 0 2 0 2 get %s 0 2 ping x", a);
-    h = ask(A, NULL, text);
-    has_answer(&h, "-ERR a command that cannot be part of a transaction\r\n");
-    snprintf(text, sizeof text, "txn.run 0 2 0 2 del %s 0 2 get %s", a, keys[B][0]);
-    h = ask(A, NULL, text);
-    has_answer(&h, "-TXNMOVED a key is not in this group, as far as it knows\r\n");
-    SAY(A, "-ERR the arguments of txn.run make no sense\r\n", "txn.run 0 2 0 2 del %s 0 3 del", a);
-    SAY(A, "$1\r\nv\r\n", "get %s", a);
-}
-
-/* Who reads a watched key while it has another value has seen that one, whatever it is when EXEC comes. */
-static void check_changed(const char *key, struct slice digest, bool changed)
-{
-    char text[256];
-    struct hold h;
-    snprintf(text, sizeof text, "txn.run 1 0 %s %%B 1 0 2 get %s", key, keys[A][2]);
-    h = ask(A, &digest, text);
-    has_answer(&h, changed ? "*-1\r\n" : "*1\r\n$-1\r\n");
-    snprintf(text, sizeof text, "txn.fetch t9 1 0 r %s 1 0 %s %%B", key, key);
-    h = ask(A, &digest, text);
-    if (changed) has_answer(&h, "-TXNCHANGED a watched key is another now\r\n");
-    else assert_true(r.out.len && r.out.p[0] == '*');
-    SAY(A, "+OK\r\n", "txn.drop t9");
-}
-
-static void what_has_changed_and_changed_back_has_changed(void **state)
-{
-    const char *a = keys[A][0], *b = keys[A][1];
-    char was[TXNCMD_DIGEST_BYTES];
-    SAY(A, "+OK\r\n", "set %s v", a);
-    struct slice digest = take_digest(a, was);
-    check_changed(a, digest, false);
-    SAY(A, "+OK\r\n", "set %s w", a);
-    SAY(A, "+OK\r\n", "set %s v", a);
-    check_changed(a, digest, true);
-    digest = take_digest(b, was); /* which is not there */
-    check_changed(b, digest, false);
-    SAY(A, "+OK\r\n", "set %s v", b);
-    SAY(A, ":1\r\n", "del %s", b);
-    check_changed(b, digest, true);
-    digest = take_digest(a, was);
-    lead_anew(A); /* it cannot know what happened before */
-    check_changed(a, digest, true);
-    digest = take_digest(a, was);
-    check_changed(a, digest, false);
-    SAY(A, "-ERR the arguments of txn.fetch make no sense\r\n", "txn.fetch t9 1 0 r %s 1 0 %s", a, a);
-    SAY(A, "-ERR the arguments of txn.fetch make no sense\r\n", "txn.fetch t9 1 0 r %s 1 0 %s x y", a, a);
-}
-
-static void they_wait_for_transactions_as_any_command_does(void **state)
-{
-    char token[TXNCMD_TOKEN_BYTES + 1];
-    const char *key = keys[A][0];
-    fetch(A, "t1", 'w', key, token);
-    BOUNCES(A, "txn.run 0 1 0 3 set %s v", key);
-    SAY(A, "*1\r\n$-1\r\n", "txn.run 0 1 0 2 get %s", key);
-    SAY(A, "*1\r\n+OK\r\n", "txn.run 0 1 1 3 set %s v", key); /* another database */
-    prepare(A, "t1", token, SLICE(""), "+OK\r\n");
-    BOUNCES(A, "txn.run 0 1 0 2 get %s", key);
-    BOUNCES(A, "txn.digest %s", key);
-    BOUNCES(A, "txn.run 1 0 %s x 1 0 2 get %s", key, keys[A][1]);
-    SAY(A, "+OK\r\n", "txn.drop t1");
-}
-
-static void add_members(const char *key, int from, int to)
-{
-    for (int i = from; i != to; i += from < to ? 1 : -1) {
-        char text[16];
-        struct slice member = slice_of(text, (size_t)snprintf(text, sizeof text, "member-%d", i));
-        store_apply(store_of(A), &(struct op){.kind = OP_SET_ADD, .key = slice_str(key), .items = &member, .n_items = 1}, NULL);
-    }
-}
-
-static void a_digest_tells_values_and_expiries_apart_but_not_the_order_of_members(void **state)
-{
-    char digests[4][TXNCMD_DIGEST_BYTES];
-    const char *a = keys[A][0], *b = keys[A][1];
-    add_members(a, 0, 300);
-    add_members(b, 299, -1);
-    take_digest(a, digests[0]);
-    take_digest(b, digests[1]);
-    assert_memory_equal(digests[0] + OF_NO_KEY, digests[1] + OF_NO_KEY, TXNCMD_DIGEST_BYTES - OF_NO_KEY);
-    SAY(A, ":1\r\n", "sadd %s one-more", a);
-    SAY(A, ":1\r\n", "pexpire %s 50000", b);
-    take_digest(a, digests[2]);
-    take_digest(b, digests[3]);
-    assert_memory_not_equal(digests[0], digests[2], 8);
-    assert_memory_not_equal(digests[0] + 8, digests[2] + 8, 8);
-    assert_memory_not_equal(digests[0] + 16, digests[2] + 16, 8);
-    assert_memory_not_equal(digests[1], digests[3], 8);
-    assert_memory_not_equal(digests[1] + 8, digests[3] + 8, 8);
-    assert_memory_not_equal(digests[1] + 16, digests[3] + 16, 8);
-}
-
 /* ---- what is left */
 
 static void what_is_old_is_listed_and_a_settled_decision_stays_for_who_may_ask(void **state)
@@ -690,7 +402,6 @@ static void nonsense_is_refused(void **state)
 
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_value_goes_from_one_group_to_another_and_nobody_sees_half_of_it),
         TEST(a_reservation_keeps_writers_out_and_lets_readers_pass),
@@ -712,10 +423,6 @@ int main(void)
         TEST(ops_of_others_keys_are_refused_and_nothing_is_done),
         TEST(an_op_that_does_not_fit_is_passed_over),
         TEST(of_a_key_that_is_only_replaced_a_stand_in_comes),
-        TEST(commands_of_one_group_run_as_one_if_what_was_watched_is_as_it_was),
-        TEST(what_has_changed_and_changed_back_has_changed),
-        TEST(they_wait_for_transactions_as_any_command_does),
-        TEST(a_digest_tells_values_and_expiries_apart_but_not_the_order_of_members),
         TEST(what_is_old_is_listed_and_a_settled_decision_stays_for_who_may_ask),
         TEST(nonsense_is_refused),
     };
