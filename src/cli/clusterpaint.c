@@ -15,7 +15,7 @@ static bool has_no_leader(struct slice line) { return has_word(line, "  ?  "); }
 static const char *colour_of(struct slice line, bool is_head)
 {
     if (is_head) return BOLD;
-    if (has_word(line, "silent") || has_no_leader(line)) return RED;
+    if (has_word(line, "silent") || has_word(line, "unreachable") || has_no_leader(line)) return RED;
     return has_word(line, "draining") ? YELLOW : NULL;
 }
 

@@ -43,6 +43,8 @@ struct metahost_calls {
     void (*failed)(void *ctx, const char *why);
     /* It was asked to leave, has nothing left, and is no part of the cluster any more. NULL: that is a failure, too. */
     void (*left)(void *ctx);
+    /* Whether there is a connection to a peer, so that what is sent may arrive. NULL: there always is. */
+    bool (*reaches)(void *ctx, uint64_t peer);
 };
 
 struct metahost_options {
@@ -133,7 +135,9 @@ void metahost_step(struct metahost *h, uint64_t op, enum metaops_step from, enum
 
 /* ---- looking, on the raft thread */
 uint64_t metahost_leader(const struct metahost *h, uint32_t group); /* a hint; 0: not known */
+uint64_t metahost_live_leader(const struct metahost *h, uint32_t group); /* 0 also if it is not heard of any more */
 uint64_t metahost_leaders_version(const struct metahost *h); /* rises when some hint becomes another one */
 const struct metanodes *metahost_nodes(const struct metahost *h);
 const struct metagroups *metahost_groups(const struct metahost *h);
 bool metahost_alive(const struct metahost *h, uint64_t node); /* heard of within some seconds */
+bool metahost_reaches(const struct metahost *h, uint64_t node); /* what is sent to it may arrive: it may be heard of and not be reached, for instance at a wrong address */

@@ -118,6 +118,8 @@ bool metahost_alive(const struct metahost *h, uint64_t node)
     return node == h->me || (p && p->heard && h->now - p->heard < METAHOST_ALIVE_MS);
 }
 
+bool metahost_reaches(const struct metahost *h, uint64_t node) { return node == h->me || !h->calls.reaches || h->calls.reaches(h->calls.ctx, node); }
+
 bool metahost_peers_lost(const struct metahost *h, uint64_t id)
 {
     if (metanodes_gone(h->nodes, id)) return true;
@@ -170,6 +172,12 @@ uint64_t metahost_leader(const struct metahost *h, uint32_t group)
     bool own = g->here && g->leader && (!g->hint || g->term >= g->hint_term);
     if (own) return g->leader;
     return g->here && g->hint_term < g->term ? 0 : g->hint;
+}
+
+uint64_t metahost_live_leader(const struct metahost *h, uint32_t group)
+{
+    uint64_t leader = metahost_leader(h, group);
+    return leader && metahost_alive(h, leader) ? leader : 0;
 }
 
 /* ---- reports, out */

@@ -17,8 +17,7 @@ static const struct metahost_group *led(const struct metahost *h, uint32_t group
 static void view_group(const struct metahost *h, struct placer_view *v, struct placer_group *g)
 {
     const struct metahost_group *known = metahost_peers_group_known(h, g->id);
-    g->leader = metahost_leader(h, g->id);
-    if (g->leader && !metahost_alive(h, g->leader)) g->leader = 0;
+    g->leader = metahost_live_leader(h, g->id);
     g->last = v->lag_max + 1;
     for (uint32_t i = 0; i < g->members.n; i++) g->match[i] = known && metahost_peers_is_behind(known, g->members.m[i].node) ? 0 : g->last;
 }
@@ -29,7 +28,7 @@ static void view_node(const struct metahost *h, struct placer_node *n)
     n->alive = n->alive && metahost_alive(h, n->id);
     n->dead_since_ms = metahost_peers_silent_since(h, n->id);
     n->load = n->id == h->me ? h->report.bytes : p ? p->bytes : 0;
-    n->full = n->id == h->me ? h->report.full : p && p->full;
+    n->closed = n->id == h->me ? h->report.full : (p && p->full) || !metahost_reaches(h, n->id);
 }
 
 static void view_init(const struct metahost *h, struct placer_view *v)

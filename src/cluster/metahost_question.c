@@ -251,12 +251,13 @@ static void ask_leader(struct metahost *h, const struct question *q, uint64_t gr
     }
 }
 
-static uint64_t leader_hint(void *ctx, uint32_t group) { return metahost_leader(ctx, group); }
+static uint64_t leader_hint(void *ctx, uint32_t group) { return metahost_live_leader(ctx, group); }
 static bool alive_hint(void *ctx, uint64_t node) { return metahost_alive(ctx, node); }
+static bool reached_hint(void *ctx, uint64_t node) { return metahost_reaches(ctx, node); }
 
 static void ask_text(struct metahost *h, const struct question *q)
 {
-    const struct metaview_hints hints = {.ctx = h, .myself = h->me, .leader = leader_hint, .linked = alive_hint};
+    const struct metaview_hints hints = {.ctx = h, .myself = h->me, .leader = leader_hint, .alive = alive_hint, .reached = reached_hint};
     struct buf text = {0};
     if (q->kind == METAHOST_NODES) {
         metaview_cluster_nodes(&text, h->nodes, &hints, "0-16383");

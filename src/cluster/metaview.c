@@ -52,7 +52,9 @@ static void lay_out(struct table *t, struct buf *out)
 
 static uint64_t leader_of(const struct metaview_hints *h, uint32_t group) { return h->leader ? h->leader(h->ctx, group) : 0; }
 
-static bool linked(const struct metaview_hints *h, uint64_t node) { return node == h->myself || !h->linked || h->linked(h->ctx, node); }
+static bool alive(const struct metaview_hints *h, uint64_t node) { return node == h->myself || !h->alive || h->alive(h->ctx, node); }
+
+static bool linked(const struct metaview_hints *h, uint64_t node) { return node == h->myself || (alive(h, node) && (!h->reached || h->reached(h->ctx, node))); }
 
 void metaview_name(char out[METAVIEW_NODE_NAME + 1], const uint8_t cluster[META_CLUSTER_ID], uint64_t node)
 {
@@ -79,7 +81,7 @@ void metaview_nodes(struct buf *out, const struct metanodes *nodes, const struct
         for (uint32_t j = 0; j < groups->n; j++) leads += leader_of(h, groups->groups[j].id) == n->id;
         cell(&t, "%" PRIu64 "%s", n->id, n->id == h->myself ? "*" : "");
         cell(&t, "%.*s", (int)n->is.name.n, n->is.name.p);
-        cell(&t, "%s%s", metacode_node_state_name(n->state), linked(h, n->id) ? "" : ", silent");
+        cell(&t, "%s%s", metacode_node_state_name(n->state), !alive(h, n->id) ? ", silent" : linked(h, n->id) ? "" : ", unreachable");
         cell(&t, "%.*s", (int)n->is.peer.n, n->is.peer.p);
         cell(&t, "%.*s", (int)n->is.client.n, n->is.client.p);
         cell(&t, "%.*s", n->is.zone.n ? (int)n->is.zone.n : 1, n->is.zone.n ? n->is.zone.p : "-");
@@ -225,7 +227,7 @@ void metaview_cluster_nodes(struct buf *out, const struct metanodes *nodes, cons
         size_t port = (size_t)(n->is.peer.p + n->is.peer.n - colon) - 1;
         metaview_node_name(name, nodes, n->id);
         buf_printf(out, "%s %.*s@%.*s %smaster%s - 0 0 %" PRIu64 " %s", name, (int)n->is.client.n, n->is.client.p, (int)port, colon + 1, n->id == h->myself ? "myself," : "",
-                   linked(h, n->id) ? "" : ",fail?", n->generation, linked(h, n->id) ? "connected" : "disconnected");
+                   alive(h, n->id) ? "" : ",fail?", n->generation, linked(h, n->id) ? "connected" : "disconnected");
         buf_printf(out, "%s%s\n", slots ? " " : "", slots ? slots : "");
     }
 }

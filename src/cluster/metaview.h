@@ -6,12 +6,13 @@
 
 enum { METAVIEW_NODE_NAME = 40 }; /* hex digits that Redis clients know a node by: 24 of the cluster, 16 of the node */
 
-/* What is known here and now and is no state. Functions may be NULL: then nobody leads, everybody is linked. */
+/* What is known here and now and is no state. Functions may be NULL: then nobody leads, everybody is alive and reached. */
 struct metaview_hints {
     void *ctx;
     uint64_t myself;                                   /* 0: none of them */
     uint64_t (*leader)(void *ctx, uint32_t group);     /* 0: not known */
-    bool (*linked)(void *ctx, uint64_t node);
+    bool (*alive)(void *ctx, uint64_t node);           /* it is heard of */
+    bool (*reached)(void *ctx, uint64_t node);         /* there is a connection to it from here */
 };
 
 void metaview_name(char out[METAVIEW_NODE_NAME + 1], const uint8_t cluster[META_CLUSTER_ID], uint64_t node);

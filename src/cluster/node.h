@@ -104,6 +104,7 @@ struct node_info {
     struct raftthread_stats raft;
     struct snaphost_info snapshots;
     uint32_t nodes, nodes_alive; /* of the cluster, as heard of here */
+    uint32_t nodes_reached;      /* those of them that there is a connection to */
     uint32_t groups, groups_led; /* of the cluster; those whose leader is known */
     uint64_t map_version;
     uint32_t operations;         /* of topology, under way */

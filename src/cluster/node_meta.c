@@ -136,6 +136,8 @@ static void meta_left(void *ctx)
     n->calls.left(n->calls.ctx);
 }
 
+static bool meta_reaches(void *ctx, uint64_t peer) { return raftthread_reaches(((struct node *)ctx)->raft, peer); }
+
 static struct slice text_or(const char *s) { return slice_str(s ? s : ""); }
 
 void node_make_meta(struct node *n)
@@ -162,7 +164,7 @@ void node_make_meta(struct node *n)
                .name = n->o.name && *n->o.name ? slice_str(n->o.name) : slice_str(name),
                .zone = text_or(n->o.zone)},
         .founding = f->n_founders ? &first : NULL,
-        .calls = {n, meta_propose, meta_create, meta_join, meta_drop, meta_transfer, meta_change, meta_look, meta_rewind, meta_peer_put, meta_peer_del, meta_send, meta_map, meta_failed, meta_left},
+        .calls = {n, meta_propose, meta_create, meta_join, meta_drop, meta_transfer, meta_change, meta_look, meta_rewind, meta_peer_put, meta_peer_del, meta_send, meta_map, meta_failed, meta_left, meta_reaches},
         .log = n->log,
     };
     memcpy(o.cluster, f->cluster, META_CLUSTER_ID);
@@ -216,8 +218,10 @@ static void count_nodes(const struct node *n, struct node_info *info)
     const struct metanodes *nodes = metahost_nodes(n->meta);
     for (uint32_t i = 0; i < nodes->n; i++) {
         if (nodes->nodes[i].state == METACODE_GONE) continue;
+        bool alive = metahost_alive(n->meta, nodes->nodes[i].id);
         info->nodes++;
-        info->nodes_alive += metahost_alive(n->meta, nodes->nodes[i].id);
+        info->nodes_alive += alive;
+        info->nodes_reached += alive && metahost_reaches(n->meta, nodes->nodes[i].id);
     }
 }
 
@@ -229,7 +233,7 @@ static void count_groups(struct node *n, struct node_info *info)
         uint32_t g = groups->groups[i].id;
         uint64_t leader = metahost_leader(n->meta, g);
         info->groups++;
-        info->groups_led += leader != 0;
+        info->groups_led += metahost_live_leader(n->meta, g) != 0;
         if (leader) atomic_store(&n->leaders[g], leader);
     }
     info->map_version = groups->map ? groups->map->version : 0;

@@ -108,10 +108,10 @@ static bool alive(const struct placer_view *v, uint64_t id)
     return n && n->alive && n->state != METACODE_GONE;
 }
 
-static bool full(const struct placer_view *v, uint64_t id)
+static bool closed(const struct placer_view *v, uint64_t id)
 {
     const struct placer_node *n = node_of(v, id);
-    return n && n->full;
+    return n && n->closed;
 }
 
 static bool draining(const struct placer_view *v, uint64_t id)
@@ -172,7 +172,7 @@ static const struct placer_node *newcomer_for(struct planning *p, const struct p
     for (uint32_t i = 0; i < p->v->n_nodes; i++) {
         const struct placer_node *n = &p->v->nodes[i];
         const struct outlook *o = &p->nodes[i];
-        if (n->state != METACODE_UP || !n->alive || n->full || (urgent && at_limit(p, n)) || meta_members_has(&g->members, n->id)) continue;
+        if (n->state != METACODE_UP || !n->alive || n->closed || (urgent && at_limit(p, n)) || meta_members_has(&g->members, n->id)) continue;
         uint32_t zone = same_zone(p->v, &g->members, n->zone, instead);
         if (best && (zone > best_zone || (zone == best_zone && (o->replicas > best_replicas || (o->replicas == best_replicas && n->load >= best->load))))) continue;
         best = n;
@@ -190,7 +190,7 @@ static uint64_t heir_of(struct planning *p, const struct placer_group *g)
     for (uint32_t i = 0; i < g->members.n; i++) {
         uint64_t id = g->members.m[i].node;
         const struct outlook *o = outlook_of(p, id);
-        if (id == g->leader || !sound(p->v, g, i) || draining(p->v, id) || full(p->v, id) || (best && o->leads >= best_leads)) continue;
+        if (id == g->leader || !sound(p->v, g, i) || draining(p->v, id) || closed(p->v, id) || (best && o->leads >= best_leads)) continue;
         best = id;
         best_leads = o->leads;
     }

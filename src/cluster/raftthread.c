@@ -222,6 +222,12 @@ static void on_lane(void *ctx, uint64_t peer, uint16_t lane, int fd, struct slic
     t->app.lane(t->app.ctx, peer, lane, fd, greeting);
 }
 
+bool raftthread_reaches(struct raftthread *t, uint64_t peer)
+{
+    struct links_stats s;
+    return links_stats(t->links, peer, &s) && s.state == LINKS_UP;
+}
+
 bool raftthread_lanes(struct raftthread *t, uint64_t peer, struct links_lanes *out) { return links_lanes(t->links, peer, out); }
 
 /* ---- now and then */

@@ -129,6 +129,7 @@ bool raftthread_hurry(struct raftthread *t); /* false: nothing was put that it h
 int raftthread_propose(struct raftthread *t, uint32_t group, uint64_t term, struct slice data, uint64_t *index);
 void raftthread_confirm(struct raftthread *t, uint32_t group, struct raftthread_answer answer); /* as raftthread_read */
 int raftthread_inspect(struct raftthread *t, uint32_t group, struct raftnode_info *out);         /* as raftnode_look */
+bool raftthread_reaches(struct raftthread *t, uint64_t peer);                                     /* there is a connection to it */
 bool raftthread_lanes(struct raftthread *t, uint64_t peer, struct links_lanes *out);              /* as links_lanes */
 uint64_t raftthread_spread(struct raftthread *t, struct slice frames, uint16_t version, size_t queued_max, uint64_t *dropped); /* as links_spread */
 

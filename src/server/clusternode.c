@@ -387,6 +387,7 @@ void clusternode_facts(struct server *s, struct health_node_facts *out)
     *out = (struct health_node_facts){.up = is_up(s),
                                       .nodes = i.nodes,
                                       .nodes_alive = i.nodes_alive,
+                                      .nodes_reached = i.nodes_reached,
                                       .groups = i.groups,
                                       .groups_led = i.groups_led,
                                       .recovering = i.snapshots.recovering,

@@ -101,7 +101,10 @@ static void judge_groups(const struct health_node_facts *f, struct health_findin
 
 static void judge_peers(const struct health_node_facts *f, struct health_finding *h)
 {
-    if (f->nodes_alive < f->nodes) say(h, HEALTH_WARN, "%" PRIu32 " of %" PRIu32 " nodes are silent", f->nodes - f->nodes_alive, f->nodes);
+    uint32_t unreached = f->nodes_alive - f->nodes_reached;
+    if (!f->nodes) say(h, HEALTH_WARN, "this node has heard nothing of the cluster yet: the others must reach it where cluster-advertise or bind says");
+    else if (f->nodes_alive < f->nodes) say(h, HEALTH_WARN, "%" PRIu32 " of %" PRIu32 " nodes are silent", f->nodes - f->nodes_alive, f->nodes);
+    else if (unreached) say(h, HEALTH_WARN, "%" PRIu32 " of %" PRIu32 " nodes are heard of, but cannot be reached at the address that they tell", unreached, f->nodes);
     else say(h, HEALTH_OK, "all %" PRIu32 " nodes of the cluster are heard of", f->nodes);
 }
 

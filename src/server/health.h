@@ -46,6 +46,7 @@ enum health_node_check { HEALTH_NODE, HEALTH_GROUPS, HEALTH_PEERS, HEALTH_REPLIC
 struct health_node_facts {
     bool up;                     /* its replicas are back, and the map is known */
     uint32_t nodes, nodes_alive; /* of the cluster, as heard of here */
+    uint32_t nodes_reached;      /* those of them that there is a connection to */
     uint32_t groups, groups_led;
     uint32_t recovering, filling; /* replicas here that are not up to date */
     int log_error;                /* 0, or the errno of why the log gets no more room */

@@ -120,10 +120,10 @@ class Cluster:
     def resume(self, number):
         self.nodes[number].life.process.send_signal(signal.SIGCONT)
 
-    def join(self, number, through=1):
+    def join(self, number, through=1, args=()):
         """A new node, with the number that it will get."""
         node = self.nodes[number] = Node(number, self.processes.folder)
-        node.started = ["--join", f"127.0.0.1:{self.nodes[through].port}"]
+        node.started = ["--join", f"127.0.0.1:{self.nodes[through].port}", *args]
         self.start(number)
 
     def end(self):

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from cluster import SPREAD, cluster, make_cluster, wait_for  # noqa: F401, two of them fixtures
+from cluster import SPREAD, cluster, make_cluster, steady_port, wait_for  # noqa: F401, two of them fixtures
 from clusterload import Link, Load, Refused, read_all
 from conftest import PATIENCE
 
@@ -271,6 +271,21 @@ def test_a_fourth_node_joins_and_the_first_leaves(cluster):
         span = load.run_for(load.timeout + 0.7)
     check_went_on(load, span, "the fourth was needed")
     read_alike(cluster, load, [4, 2])
+
+
+def test_a_node_that_tells_a_wrong_address_gets_nothing_until_it_tells_the_right_one(cluster):
+    cluster.join(4, args=["--advertise", f"127.0.0.1:{steady_port()}"])
+    wait_for(lambda: (cluster.member(4, through=1) or {"state": ""})["state"] == "up, unreachable", 20, lambda: f"node 4 is not seen as it is: {cluster.status(1)}")
+    time.sleep(2.5)  # two looks at the placement
+    status = cluster.status(1)
+    assert not status.get("operation") and all("4" not in g["members"].split() for g in status["group"]), status
+    assert "cannot be reached at the address" in str(cluster.ask(1, "HEALTH")) and "heard nothing of the cluster" in str(cluster.ask(4, "HEALTH"))
+    cluster.kill(4)
+    cluster.nodes[4].started = []
+    cluster.start(4)
+    cluster.wait_ok(4)
+    wait_for(lambda: int((cluster.member(4, through=1) or {"groups": 0})["groups"]) >= 8, 20, lambda: f"node 4 gets no replicas: {cluster.status(1)}")
+    assert cluster.member(4, through=1)["state"] == "up"
 
 
 def test_a_node_that_was_removed_while_it_was_away_is_told_when_it_comes_back(cluster):

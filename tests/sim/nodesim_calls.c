@@ -313,6 +313,12 @@ static void meta_failed(void *ctx, const char *why)
     n->ends = true;
 }
 
+static bool meta_reaches(void *ctx, uint64_t peer)
+{
+    const struct nodesim_node *n = ctx;
+    return world_reaches(n->sim->w, n->id, (uint32_t)peer);
+}
+
 const struct metahost_calls nodesim_meta_calls = {
     .propose = submit,
     .create = meta_create,
@@ -327,6 +333,7 @@ const struct metahost_calls nodesim_meta_calls = {
     .send = meta_send,
     .map = meta_map,
     .failed = meta_failed,
+    .reaches = meta_reaches,
 };
 
 /* ---- */

@@ -38,6 +38,7 @@ struct metahostrig_node {
     struct metahostrig *rig;
     uint64_t id, incarnation;
     bool exists, up, failed;
+    bool unreachable; /* its own frames arrive, those to it do not */
     struct metahost *host;
     struct metacode_node is;
     char text[4][48];
@@ -70,6 +71,7 @@ struct metahostrig {
     struct metahostrig_group groups[METAHOSTRIG_GROUPS];
     struct metahostrig_mail *mail, **mail_end;
     uint64_t transfers, proposals, repeats;
+    uint64_t vain; /* transfers to a node that is down */
 };
 
 /* ---- the made-up Raft */
@@ -279,6 +281,7 @@ static inline void metahostrig_transfer(void *ctx, uint32_t group, uint64_t to)
     struct metahostrig *r = n->rig;
     struct metahostrig_group *g = &r->groups[group];
     const struct raftnode_members *m = metahostrig_members(g, g->n);
+    r->vain += to && !r->nodes[to].up;
     if (g->leader != n->id || g->change.on) return;
     for (uint32_t i = 0; !to && i < m->n; i++)
         if (m->m[i].node != n->id && m->m[i].role == RAFTNODE_VOTER && metahostrig_sits(r, group, m->m[i].node)) to = m->m[i].node;
@@ -347,13 +350,19 @@ static inline void metahostrig_send(void *ctx, uint64_t peer, struct slice frame
 {
     struct metahostrig_node *n = ctx;
     struct metahostrig *r = n->rig;
-    if (!n->peer[peer] || rng_below(&r->rng, 100) < r->loss) return;
+    if (!n->peer[peer] || r->nodes[peer].unreachable || rng_below(&r->rng, 100) < r->loss) return;
     struct metahostrig_mail *m = mem_zalloc(sizeof *m);
     m->from = n->id;
     m->to = peer;
     buf_add_slice(&m->bytes, frames);
     *r->mail_end = m;
     r->mail_end = &m->next;
+}
+
+static inline bool metahostrig_reaches(void *ctx, uint64_t peer)
+{
+    struct metahostrig_node *n = ctx;
+    return n->peer[peer] && n->rig->nodes[peer].up && !n->rig->nodes[peer].unreachable;
 }
 
 static inline void metahostrig_map(void *ctx, struct space_map *m)
@@ -375,7 +384,7 @@ static inline void metahostrig_failed(void *ctx, const char *why)
 
 static const struct metahost_calls metahostrig_calls = {.propose = metahostrig_propose, .create = metahostrig_create, .join = metahostrig_join, .drop = metahostrig_drop, .transfer = metahostrig_transfer,
                                                         .change = metahostrig_change, .look = metahostrig_look, .rewind = metahostrig_rewind, .peer_put = metahostrig_peer_put,
-                                                        .peer_del = metahostrig_peer_del, .send = metahostrig_send, .map = metahostrig_map, .failed = metahostrig_failed};
+                                                        .peer_del = metahostrig_peer_del, .send = metahostrig_send, .map = metahostrig_map, .failed = metahostrig_failed, .reaches = metahostrig_reaches};
 
 static inline void metahostrig_describe(struct metahostrig_node *n, uint64_t id)
 {

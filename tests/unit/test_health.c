@@ -142,7 +142,7 @@ static void expect_node(const struct health_node_facts *f, enum health_node_chec
 
 static void each_trouble_of_a_node_has_its_check(void **state)
 {
-    const struct health_node_facts well = {.up = true, .nodes = 3, .nodes_alive = 3, .groups = 18, .groups_led = 18, .disk_free = MIB(10000), .disk_total = MIB(50000)};
+    const struct health_node_facts well = {.up = true, .nodes = 3, .nodes_alive = 3, .nodes_reached = 3, .groups = 18, .groups_led = 18, .disk_free = MIB(10000), .disk_total = MIB(50000)};
     struct health_node_facts f = well;
     expect_node(&f, HEALTH_GROUPS, HEALTH_OK, "all 18 groups");
     f.disk_total = 0;
@@ -153,8 +153,12 @@ static void each_trouble_of_a_node_has_its_check(void **state)
     expect_node(&f, HEALTH_GROUPS, HEALTH_FAIL, "2 of 18 groups");
     f = well, f.groups = f.groups_led = 0;
     expect_node(&f, HEALTH_GROUPS, HEALTH_FAIL, "not know");
-    f = well, f.nodes_alive = 2;
-    expect_node(&f, HEALTH_PEERS, HEALTH_WARN, "1 of 3 nodes");
+    f = well, f.nodes_alive = f.nodes_reached = 2;
+    expect_node(&f, HEALTH_PEERS, HEALTH_WARN, "1 of 3 nodes are silent");
+    f = well, f.nodes_reached = 1;
+    expect_node(&f, HEALTH_PEERS, HEALTH_WARN, "2 of 3 nodes are heard of, but cannot be reached");
+    f = well, f.nodes = f.nodes_alive = f.nodes_reached = 0;
+    expect_node(&f, HEALTH_PEERS, HEALTH_WARN, "heard nothing of the cluster");
     f = well, f.recovering = 2, f.filling = 1;
     expect_node(&f, HEALTH_REPLICAS, HEALTH_WARN, "3 replicas");
     f = well, f.log_error = ENOSPC;

@@ -608,13 +608,14 @@ static void replicas_of_a_new_cluster_are_spread_evenly(void **unused)
 /* ---- text */
 
 static uint64_t leader_hint(void *ctx, uint32_t group) { return group == 2 ? 3 : 0; }
-static bool linked_hint(void *ctx, uint64_t node) { return node != 2; }
+static bool alive_hint(void *ctx, uint64_t node) { return node != 2; }
+static bool reached_hint(void *ctx, uint64_t node) { return node != 3; }
 
 static void tables_show_nodes_groups_and_operations(void **unused)
 {
     struct metakit k;
     struct buf out = {0};
-    const struct metaview_hints h = {.myself = 1, .leader = leader_hint, .linked = linked_hint};
+    const struct metaview_hints h = {.myself = 1, .leader = leader_hint, .alive = alive_hint, .reached = reached_hint};
     metakit_init(&k, 3, 3, 2, 3, SPACE_BUCKET);
     tell(&k, 3);
     metakit_begin(&k, &(struct metaops_plan){.kind = METAOPS_MOVE_REPLICA, .group = 3, .from = 1, .to = 4});
@@ -624,10 +625,10 @@ static void tables_show_nodes_groups_and_operations(void **unused)
     metaview_cluster_nodes(&out, k.nodes, &h, NULL);
     buf_add_byte(&out, 0);
     assert_string_equal(out.p,
-                        "node  name  state       peers          clients        zone  groups  leads\n"
-                        "1*    n0    up          10.0.0.1:7001  10.0.0.1:6379  z0    4       0\n"
-                        "2     n1    up, silent  10.0.0.2:7001  10.0.0.2:6379  z1    4       0\n"
-                        "3     n2    up          10.0.0.3:7001  10.0.0.3:6379  z2    4       1\n"
+                        "node  name  state            peers          clients        zone  groups  leads\n"
+                        "1*    n0    up               10.0.0.1:7001  10.0.0.1:6379  z0    4       0\n"
+                        "2     n1    up, silent       10.0.0.2:7001  10.0.0.2:6379  z1    4       0\n"
+                        "3     n2    up, unreachable  10.0.0.3:7001  10.0.0.3:6379  z2    4       1\n"
                         "group  leader  members    covers\n"
                         "0      ?       1 2 3      nodes and settings\n"
                         "1      ?       1 2 3      groups and the map\n"
@@ -637,7 +638,7 @@ static void tables_show_nodes_groups_and_operations(void **unused)
                         "1          planned  1       move-replica group=3 from=1 to=4\n"
                         "6120636c7573746572206f660000000000000001 10.0.0.1:6379@7001 myself,master - 0 0 1 connected\n"
                         "6120636c7573746572206f660000000000000002 10.0.0.2:6379@7001 master,fail? - 0 0 1 disconnected\n"
-                        "6120636c7573746572206f660000000000000003 10.0.0.3:6379@7001 master - 0 0 1 connected\n");
+                        "6120636c7573746572206f660000000000000003 10.0.0.3:6379@7001 master - 0 0 1 disconnected\n");
     buf_fini(&out);
     metakit_fini(&k);
 }

@@ -141,6 +141,45 @@ static void more_nodes_than_a_group_has_members_are_refused(void **state)
     metahostrig_free(r);
 }
 
+static void a_node_that_cannot_be_reached_gets_nothing_until_it_can(void **state)
+{
+    struct metahostrig_answer a = {0};
+    struct metahostrig *r = metahostrig_new(3, 16, 7);
+    metahostrig_run_to_rest(r, 60);
+    assert_int_equal(join(r, 2, 4, &a), 0);
+    r->nodes[4].unreachable = true;
+    metahostrig_start(r, 4);
+    metahostrig_run(r, 20000);
+    assert_true(metahost_alive(r->nodes[1].host, 4));
+    assert_int_equal(replicas_of(r, 4), 0);
+    assert_int_equal(metahostrig_groups(r, 1)->next_op, 1);
+    assert_int_equal(metahostrig_ask(r, 1, METAHOST_STATUS, "", &a), 0);
+    assert_non_null(strstr(a.text.p, "up, unreachable"));
+    r->nodes[4].unreachable = false;
+    metahostrig_run_to_rest(r, 300);
+    assert_int_equal(replicas_of(r, 4), 12);
+    assert_int_equal(metahostrig_ask(r, 1, METAHOST_STATUS, "", &a), 0);
+    assert_null(strstr(a.text.p, "unreachable"));
+    buf_fini(&a.text);
+    metahostrig_free(r);
+}
+
+static void a_node_that_cannot_be_reached_can_leave(void **state)
+{
+    struct metahostrig_answer a = {0};
+    struct metahostrig *r = metahostrig_new(3, 4, 8);
+    metahostrig_run_to_rest(r, 60);
+    assert_int_equal(join(r, 2, 4, &a), 0);
+    r->nodes[4].unreachable = true;
+    metahostrig_start(r, 4);
+    metahostrig_run(r, 5000);
+    assert_int_equal(metahostrig_ask(r, 1, METAHOST_LEAVE, "4", &a), 0);
+    metahostrig_run(r, 10000);
+    assert_int_equal(state_of(r, 1, 4), METACODE_GONE);
+    buf_fini(&a.text);
+    metahostrig_free(r);
+}
+
 /* ---- leaving */
 
 static void a_node_that_leaves_is_drained_and_then_gone(void **state)
@@ -220,6 +259,43 @@ static void a_dead_node_is_replaced_after_the_time_out_and_gone_then(void **stat
         buf_fini(&a.text);
         metahostrig_free(r);
     }
+}
+
+static void a_node_that_has_just_died_is_handed_no_leadership(void **state)
+{
+    for (uint64_t dead = 1; dead <= 3; dead++) {
+        struct metahostrig_answer a = {0};
+        struct metahostrig *r = metahostrig_new(3, 16, 40 + dead);
+        metahostrig_run_to_rest(r, 60);
+        uint64_t other = dead % 3 + 1;
+        assert_true(leads_of(r, dead) >= 4);
+        metahostrig_crash(r, dead);
+        metahostrig_run(r, 2500);
+        assert_true(metahost_alive(r->nodes[other].host, dead)); /* still: nobody has missed it yet */
+        assert_int_equal(leads_of(r, dead), 0);                  /* so it seems to be the one to be given some */
+        metahostrig_run(r, 5000);
+        assert_int_equal(r->vain, 0);
+        assert_int_equal(metahostrig_ask(r, other, METAHOST_STATUS, "", &a), 0);
+        assert_non_null(strstr(a.text.p, "up, silent"));
+        buf_fini(&a.text);
+        metahostrig_free(r);
+    }
+}
+
+static void a_leader_that_is_silent_is_not_shown_as_one(void **state)
+{
+    struct metahostrig_answer a = {0};
+    struct metahostrig *r = metahostrig_new(3, 4, 50);
+    metahostrig_run_to_rest(r, 60);
+    uint64_t leader = r->groups[2].leader, last = leader % 3 + 1, first = last % 3 + 1;
+    metahostrig_crash(r, first);
+    metahostrig_crash(r, leader);
+    metahostrig_run(r, 5000);
+    assert_int_equal(metahost_live_leader(r->nodes[last].host, 2), 0);
+    assert_int_equal(metahostrig_ask(r, last, METAHOST_STATUS, "", &a), 0);
+    assert_non_null(strstr(a.text.p, "2      ?       1 2 3"));
+    buf_fini(&a.text);
+    metahostrig_free(r);
 }
 
 static void a_node_that_is_dead_for_good_is_removed_by_word(void **state)
@@ -376,9 +452,13 @@ int main(void)
         cmocka_unit_test(a_founding_that_is_lost_with_its_leader_is_made_again),
         cmocka_unit_test(a_node_joins_and_gets_its_share),
         cmocka_unit_test(more_nodes_than_a_group_has_members_are_refused),
+        cmocka_unit_test(a_node_that_cannot_be_reached_gets_nothing_until_it_can),
+        cmocka_unit_test(a_node_that_cannot_be_reached_can_leave),
         cmocka_unit_test(a_node_that_leaves_is_drained_and_then_gone),
         cmocka_unit_test(leaving_can_be_called_off),
         cmocka_unit_test(a_dead_node_is_replaced_after_the_time_out_and_gone_then),
+        cmocka_unit_test(a_node_that_has_just_died_is_handed_no_leadership),
+        cmocka_unit_test(a_leader_that_is_silent_is_not_shown_as_one),
         cmocka_unit_test(a_node_that_is_dead_for_good_is_removed_by_word),
         cmocka_unit_test(a_short_silence_moves_nothing),
         cmocka_unit_test(a_process_that_stood_still_takes_nobody_for_dead),
