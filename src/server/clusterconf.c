@@ -1,5 +1,6 @@
 #include "server/clusterconf.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,14 @@ static int refuse_peer(struct buf *error, const char *word, const char *why)
     return -1;
 }
 
+/* A node that has this address already, for nodes or for clients; 0: none. */
+static uint64_t owner_of(const struct clusterconf_peers *p, const char *address)
+{
+    for (uint32_t i = 0; i < CLUSTERCONF_PEERS_MAX; i++)
+        if (p->of[i].id && (strcmp(p->of[i].address, address) == 0 || strcmp(p->of[i].clients, address) == 0)) return p->of[i].id;
+    return 0;
+}
+
 /* "1=host:port/host:port", which is cut. */
 static int add_peer(struct clusterconf_peers *p, char *word, struct buf *error)
 {
@@ -45,6 +54,8 @@ static int add_peer(struct clusterconf_peers *p, char *word, struct buf *error)
     if (!num_parse_i64(slice_str(word), &id) || !is_address(equals + 1) || !is_address(slash + 1)) return refuse_peer(error, whole, form);
     if (id < 1 || id > CLUSTERCONF_PEERS_MAX) return refuse_peer(error, whole, "numbers begin at 1, and a new cluster has at most 16 nodes");
     if (p->of[id - 1].id) return refuse_peer(error, whole, "that number is there twice");
+    if (owner_of(p, equals + 1) || owner_of(p, slash + 1)) return refuse_peer(error, whole, "another node has one of these addresses");
+    if (strcmp(equals + 1, slash + 1) == 0) return refuse_peer(error, whole, "nodes and clients cannot come to the same port");
     p->of[id - 1] = (struct node_peer){.id = (uint64_t)id, .address = equals + 1, .clients = slash + 1};
     p->n++;
     return 0;
@@ -90,17 +101,21 @@ static void join_address(char out[CLUSTERCONF_ADDRESS_MAX], const char *host, in
     snprintf(out, CLUSTERCONF_ADDRESS_MAX, v6 ? "[%s]:%d" : "%s:%d", host, (int)port);
 }
 
-/* "host:port", "[v6]:port" or a host alone, which may be an IPv6 address with or without brackets. */
-static void split_advertise(const char *text, char host[DIAL_HOST_MAX], int64_t *port)
+static bool is_v6(const char *host)
+{
+    struct in6_addr a;
+    return inet_pton(AF_INET6, host, &a) == 1;
+}
+
+/* "host:port", "[v6]:port" or a host alone, which may be an IPv6 address with or without brackets. False: it is none of these. */
+static bool split_advertise(const char *text, char host[DIAL_HOST_MAX], int64_t *port)
 {
     const char *rest;
-    if (is_address(text) && dial_split(text, host, &rest)) {
-        num_parse_i64(slice_str(rest), port);
-        return;
-    }
+    if (is_address(text) && dial_split(text, host, &rest)) return num_parse_i64(slice_str(rest), port);
     size_t n = strlen(text);
     bool brackets = n > 2 && text[0] == '[' && text[n - 1] == ']';
     snprintf(host, DIAL_HOST_MAX, "%.*s", (int)(brackets ? n - 2 : n), text + brackets);
+    return n < DIAL_HOST_MAX && (brackets || strchr(host, ':') ? is_v6(host) : !strpbrk(host, " \t\n,/[]"));
 }
 
 int clusterconf_addresses(struct clusterconf_addresses *a, const struct config *cfg, const struct node_peer *me, struct buf *error)
@@ -114,7 +129,10 @@ int clusterconf_addresses(struct clusterconf_addresses *a, const struct config *
         snprintf(a->clients, sizeof a->clients, "%s", me->clients);
         return 0;
     }
-    if (*cfg->cluster.advertise) split_advertise(cfg->cluster.advertise, host, &cluster_port);
+    if (*cfg->cluster.advertise && !split_advertise(cfg->cluster.advertise, host, &cluster_port)) {
+        buf_printf(error, "cluster-advertise: '%.200s' is neither a host nor host:cluster-port", cfg->cluster.advertise);
+        return -1;
+    }
     if (is_wildcard(host)) {
         buf_printf(error, "other nodes cannot reach this one at %s: cluster-advertise says by which name or address they can", host);
         return -1;

@@ -30,6 +30,7 @@ enum {
     STOP_GRACE_MS = 3000,   /* for leadership to go elsewhere */
     JOIN_MAX_MS = 60000,    /* a cluster that is just starting, or changing its leaders, answers later */
     JOIN_PAUSE_MS = 500,
+    JOIN_TELL_MS = 10000,
     JOIN_ANSWER_S = 10,
 };
 
@@ -74,26 +75,47 @@ static enum clusterask_result ask_to_join(const struct clusternode *c, uint64_t 
     return clusterask(&to, words, sizeof words / sizeof words[0], answer);
 }
 
-/* Asks each of the nodes that cluster-join names, in turn. A node that was let in and did not hear of it gets the same number again: its folder has an instance of its own. */
+static bool cannot_join(const struct clusternode *c, const char *address, struct buf *error)
+{
+    slog(&c->server->log, SLOG_WARNING, "cannot join the cluster", "node=%s error=%.*s", address, (int)error->len, error->p);
+    buf_fini(error);
+    return false;
+}
+
+/* The next of the nodes that cluster-join names, the first behind the last. True: a round begins. */
+static bool next_to_ask(const struct clusternode *c, struct slice *rest, char address[CLUSTERCONF_ADDRESS_MAX])
+{
+    struct slice word;
+    bool begins = !config_word(rest, &word);
+    if (begins) {
+        *rest = slice_str(c->server->config->cluster.join);
+        config_word(rest, &word);
+    }
+    snprintf(address, CLUSTERCONF_ADDRESS_MAX, "%.*s", (int)word.n, word.p);
+    return begins;
+}
+
+/* Asks each of them in turn. A node that was let in and did not hear of it gets the same number again: its folder has an instance of its own. What is in the way is told of one round in JOIN_TELL_MS. */
 static bool join(struct clusternode *c)
 {
-    int64_t until = clock_unix_ms() + JOIN_MAX_MS;
+    int64_t now = clock_unix_ms(), until = now + JOIN_MAX_MS, tell_at = now;
     struct buf answer = {0};
+    struct slice rest = {0};
+    char address[CLUSTERCONF_ADDRESS_MAX];
     uint64_t instance;
+    bool tells = false;
     if (node_instance(&c->options, &instance, &answer) < 0) return tell(c, "cannot join the cluster", &answer);
-    for (struct slice rest = {0}, word;;) {
-        if (!config_word(&rest, &word)) {
-            rest = slice_str(c->server->config->cluster.join);
-            config_word(&rest, &word);
+    for (;; now = clock_unix_ms()) {
+        if (next_to_ask(c, &rest, address)) {
+            tells = now >= tell_at;
+            if (tells) tell_at = now + JOIN_TELL_MS;
         }
-        char address[CLUSTERCONF_ADDRESS_MAX];
-        snprintf(address, sizeof address, "%.*s", (int)word.n, word.p);
         answer.len = 0;
         enum clusterask_result r = ask_to_join(c, instance, address, &answer);
         if (r == CLUSTERASK_ANSWERED) break;
         bool goes_on = r == CLUSTERASK_BROKEN || is_passing(buf_slice(&answer));
-        if (!goes_on || clock_unix_ms() > until) return tell(c, "cannot join the cluster", &answer);
-        slog(&c->server->log, SLOG_NOTICE, "asking to join the cluster again", "node=%s error=%.*s", address, (int)answer.len, answer.p);
+        if (!goes_on || now > until) return cannot_join(c, address, &answer);
+        if (tells) slog(&c->server->log, SLOG_NOTICE, "cannot join the cluster yet", "node=%s error=%.*s", address, (int)answer.len, answer.p);
         nanosleep(&(struct timespec){.tv_nsec = JOIN_PAUSE_MS * 1000000l}, NULL);
     }
     buf_add_byte(&answer, '\0');
@@ -109,8 +131,10 @@ static bool is_in_a_cluster(struct clusternode *c)
     const struct config *cfg = c->server->config;
     struct buf error = {0};
     if (node_is_known(&c->options) || c->peers.n) return true;
-    if (*cfg->cluster.join) return join(c);
-    buf_add_str(&error, "this node is in no cluster yet: cluster-peers names the first nodes of a new one, cluster-join those of one that runs");
+    bool joins = *cfg->cluster.join != '\0';
+    if (joins && !c->options.id) return join(c);
+    buf_add_str(&error, joins ? "a node that joins gets its number from the cluster: node-id is for the first nodes, which cluster-peers names"
+                              : "this node is in no cluster yet: cluster-peers names the first nodes of a new one, cluster-join those of one that runs");
     return tell(c, "cannot be a node of a cluster", &error);
 }
 
@@ -232,8 +256,8 @@ bool clusternode_start(struct clusternode *c)
     char name[METAVIEW_NODE_NAME + 1];
     if (node_start(c->server->node, &error) < 0) return tell(c, "cannot be a node of a cluster", &error);
     clusternode_name(c->server, name);
-    slog(&c->server->log, SLOG_NOTICE, c->who.fresh ? "a new node of a cluster" : "a node of a cluster", "node=%" PRIu64 " name=%s run=%" PRIu64 " nodes_at=%s clients_at=%s", c->who.id, name, c->who.incarnation,
-         c->at.advertise, c->at.clients);
+    slog(&c->server->log, SLOG_NOTICE, c->who.fresh ? "a new node of a cluster" : "a node of a cluster", "node=%" PRIu64 " name=%s run=%" PRIu64 " listens_at=%s nodes_at=%s clients_at=%s", c->who.id, name,
+         c->who.incarnation, c->at.listen, c->at.advertise, c->at.clients);
     return true;
 }
 

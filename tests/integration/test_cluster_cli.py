@@ -242,6 +242,21 @@ def test_a_new_node_must_be_told_which_cluster_it_is_of(tmp_path):
     assert done.returncode == 1 and "this node is in no cluster yet" in done.stderr
 
 
+def test_a_node_that_joins_has_no_number_of_its_own_and_is_told_who_refused_it(tmp_path, server):
+    done = serve(tmp_path, "--cluster", "--join", f"127.0.0.1:{server.port}", "--node-id", 2)
+    assert done.returncode == 1 and "a node that joins gets its number from the cluster" in done.stderr
+    done = serve(tmp_path, "--cluster", "--join", f"127.0.0.1:{server.port}")
+    assert done.returncode == 1 and f"cannot join the cluster node=127.0.0.1:{server.port} error=" in done.stderr and "cluster support disabled" in done.stderr
+
+
+def test_what_keeps_a_node_from_joining_is_not_told_twice_a_second(tmp_path):
+    nobody = [free_port(), free_port()]
+    with pytest.raises(subprocess.TimeoutExpired) as e:
+        subprocess.run([SHERD, "cluster", "join", ",".join(f"127.0.0.1:{p}" for p in nobody), "--port", str(steady_port(0)), "--data", tmp_path / "data"], capture_output=True, timeout=4, env=clean_env())
+    for port in nobody:
+        assert e.value.stderr.count(b"cannot join the cluster yet node=127.0.0.1:%d" % port) == 1, e.value.stderr
+
+
 def test_directories_of_nodes_and_of_other_servers_are_not_mixed_up(tmp_path, make_server):
     serve(tmp_path, "--cluster")
     done = serve(tmp_path)

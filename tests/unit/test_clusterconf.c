@@ -49,6 +49,10 @@ static void a_list_that_makes_no_sense_is_refused_with_its_word(void **state)
         {"17=a:1/a:2", "at most 16 nodes"},
         {"1=a:1/a:2 1=b:1/b:2", "'1=b:1/b:2': that number is there twice"},
         {"1=a:1/a:2,3=b:1/b:2", "there is no node 2"},
+        {"1=a:1/a:2,2=a:1/b:2", "'2=a:1/b:2': another node has one of these addresses"},
+        {"1=a:1/a:2,2=b:1/a:2", "another node has one of these addresses"},
+        {"1=a:6379/a:2,2=b:1/a:6379", "another node has one of these addresses"},
+        {"1=a:1/a:1", "nodes and clients cannot come to the same port"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct clusterconf_peers p;
@@ -117,6 +121,7 @@ static void a_node_is_reached_where_it_listens_unless_it_is_told_otherwise(void 
     assert_addresses("127.0.0.1:17001", "db1:99", "db1:7001", &me, ARGS("--cluster", "--port", "7001", "--advertise", "db1:99"));
     assert_addresses("127.0.0.1:17001", "[fe80::1]:17001", "[fe80::1]:7001", NULL, ARGS("--cluster", "--port", "7001", "--advertise", "fe80::1"));
     assert_addresses("127.0.0.1:17001", "[fe80::1]:17001", "[fe80::1]:7001", NULL, ARGS("--cluster", "--port", "7001", "--advertise", "[fe80::1]"));
+    assert_addresses("127.0.0.1:17001", "[fe80::1]:99", "[fe80::1]:7001", NULL, ARGS("--cluster", "--port", "7001", "--advertise", "[fe80::1]:99"));
 }
 
 static void options_that_contradict_each_other_are_refused(void **state)
@@ -135,6 +140,9 @@ static void options_that_contradict_each_other_are_refused(void **state)
     assert_bad("it is 4", ARGS("--cluster", "--peers", three, "--node-id", "4"));
     assert_bad("'a' is not of the form host:port", ARGS("--cluster", "--join", "b:1,a"));
     assert_bad("cannot reach this one at 0.0.0.0", ARGS("--cluster", "--bind", "0.0.0.0", "--protected-mode", "no"));
+    assert_bad("cannot reach this one at 0.0.0.0", ARGS("--cluster", "--advertise", "0.0.0.0"));
+    static const char *const nowhere[] = {"db1:x", "db1:", "db1:0", "db1:70000", "[db1]", "db 1", "10.0.0.1,10.0.0.2", "1=db1:16379/db1:6379", "::1:x"};
+    for (size_t i = 0; i < sizeof nowhere / sizeof nowhere[0]; i++) assert_bad("is neither a host nor host:cluster-port", ARGS("--cluster", "--advertise", nowhere[i]));
     assert_bad("that number is there twice", ARGS("--cluster", "--peers", "1=a:1/a:2 1=b:1/b:2", "--node-id", "1"));
 }
 
