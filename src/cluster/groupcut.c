@@ -21,16 +21,13 @@ static void at_cut(void *ctx)
     c->source->at_cut(c->source->ctx);
 }
 
-static bool is_owned(const struct groupcut *c, uint16_t db, const struct entry *e) { return c->source->owns(c->source->ctx, db, entry_key(e)); }
-
 static bool copy(void *ctx, struct buf *raw, uint16_t db, const struct entry *e)
 {
-    if (!is_owned(ctx, db, e)) return false;
     dumpfile_add_entry(raw, db, e);
     return true;
 }
 
-static bool wants_cold(void *ctx, uint16_t db, const struct entry *e) { return is_owned(ctx, db, e); }
+static bool wants_cold(void *ctx, uint16_t db, const struct entry *e) { return true; }
 
 /* ---- on the thread */
 

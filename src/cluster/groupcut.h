@@ -1,6 +1,6 @@
-/* Takes the snapshot of one Raft group while it is served: a walk (shard/walk.h) over the shard that it sits in, of what the group owns there, into a file (cluster/groupsnap.h).
+/* Takes the snapshot of one Raft group while it is served: a walk (shard/walk.h) over the shard that is its seat, into a file (cluster/groupsnap.h).
  *
- * Groups share a store, so the source says which keys are the group's. And a leader's store runs ahead of its log: what it holds at the cut has an index only when the last entry that went into it
+ * A leader's store runs ahead of its log: what it holds at the cut has an index only when the last entry that went into it
  * has one, and is worth a snapshot only when that entry is committed. So the source notes under the token where the group is, and says later, on the thread, which index that was. It may wait for that;
  * meanwhile writers put aside what they change, and nothing else is copied. */
 #pragma once
@@ -17,10 +17,8 @@ struct walk;
 
 struct groupcut_source {
     void *ctx;
-    /* Under the shard's token, at the cut: notes how far the group's log is applied, and what the group owns. Must not block. */
+    /* Under the shard's token, at the cut: notes how far the group's log is applied. Must not block. */
     void (*at_cut)(void *ctx);
-    /* Under the token, at any time after the cut: was this one the group's, as at_cut noted it? Any database, the system's too. */
-    bool (*owns)(void *ctx, uint16_t db, struct slice key);
     /* On the thread, once: all of the header but cut_ms. What it points to lives until groupcut_run returns. May wait until the index is known and committed. Negative: there will be no snapshot, groupcut_run
      * gives that. */
     int (*header)(void *ctx, struct groupsnap_header *h);

@@ -49,8 +49,6 @@ static void at_cut(void *ctx)
     seat_mark(t->core->o.seats, t->group, &t->mark);
 }
 
-static bool owns(void *ctx, uint16_t db, struct slice key) { return true; } /* a seat is one group's alone */
-
 static void ask_members(void *ctx)
 {
     struct taking *t = ctx;
@@ -91,7 +89,7 @@ static int header(void *ctx, struct groupsnap_header *h)
 
 static int take_seat(struct taking *t, struct snapshelf_item *out)
 {
-    const struct groupcut_source source = {.ctx = t, .at_cut = at_cut, .owns = owns, .header = header, .goes_on = goes_on};
+    const struct groupcut_source source = {.ctx = t, .at_cut = at_cut, .header = header, .goes_on = goes_on};
     const struct snaphost_options *o = &t->core->o;
     struct seat_info seat;
     struct groupcut_result result;
