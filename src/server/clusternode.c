@@ -23,6 +23,7 @@
 #include "server/relay.h"
 #include "server/sampler.h"
 #include "server/server.h"
+#include "server/wide.h"
 #include "server/widerange.h"
 #include "server/widetxn.h"
 
@@ -241,6 +242,7 @@ bool clusternode_open(struct clusternode *c)
     for (uint32_t i = 0; i < s->engine->n_workers; i++) {
         s->fronts[i]->txns = widetxn_front_new(s->fronts[i]);
         s->fronts[i]->ranges = widerange_front_new(s->fronts[i]);
+        s->fronts[i]->wides = wide_front_new();
     }
     s->node = node_open(&c->options, &c->who, s->engine, s->walk, &calls, &error);
     if (!s->node) return tell(c, "cannot be a node of a cluster", &error);
@@ -267,6 +269,7 @@ void clusternode_close(struct clusternode *c)
 {
     node_close(c->server->node);
     for (uint32_t i = 0; i < c->server->engine->n_workers; i++) {
+        wide_front_free(c->server->fronts[i]->wides);
         widerange_front_free(c->server->fronts[i]->ranges);
         widetxn_front_free(c->server->fronts[i]->txns);
     }
@@ -397,6 +400,7 @@ void clusternode_info(struct server *s, struct buf *out)
     add_raft(out, &i.raft);
     add_snapshots(out, &i.snapshots);
     add_relay(out, &r);
+    add(out, "cluster_waits_for_map", wide_waits(s));
     add_messages(out, &p);
     add_transactions(out, &t);
     add_moves(out, &m);

@@ -17,6 +17,7 @@
 #include "server/relay_lane.h"
 #include "server/sampler.h"
 #include "server/subscribe.h"
+#include "server/wide.h"
 #include "server/widerange.h"
 #include "server/widetxn.h"
 #include "shard/journal.h"
@@ -392,6 +393,8 @@ static int sleep_ms(struct front *f)
     if (relay_ms >= 0 && relay_ms < ms) ms = relay_ms;
     if (txns_ms >= 0 && txns_ms < ms) ms = txns_ms;
     if (ranges_ms >= 0 && ranges_ms < ms) ms = ranges_ms;
+    int wides_ms = f->wides ? wide_wait_ms(f) : -1;
+    if (wides_ms >= 0 && wides_ms < ms) ms = wides_ms;
     int moves_ms = f->movers ? movers_wait_ms(f) : -1;
     if (moves_ms >= 0 && moves_ms < ms) ms = moves_ms;
     return ms < 0 ? 0 : (int)ms;
@@ -414,6 +417,7 @@ static void turn(struct front *f)
     if (f->held) journal_hurry(f->server->journal, w);
     if (unlikely(f->txns != NULL)) widetxn_turn(f);
     if (unlikely(f->ranges != NULL)) widerange_turn(f);
+    if (unlikely(f->wides != NULL)) wide_turn(f);
     if (unlikely(f->movers != NULL)) movers_turn(f);
     if (unlikely(f->relay != NULL)) relay_turn(f);
 }

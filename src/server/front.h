@@ -13,6 +13,7 @@ struct movers;
 struct relay_front;
 struct topics;
 struct wideranges;
+struct wides;
 struct widetxns;
 
 struct listener_socket {
@@ -44,6 +45,7 @@ struct front {
     struct relay_front *relay; /* in a cluster: its part of server/relay.h; NULL: none */
     struct widetxns *txns;     /* in a cluster: server/widetxn.h; NULL: none */
     struct wideranges *ranges; /* likewise: server/widerange.h */
+    struct wides *wides;       /* likewise: server/wide.h */
     struct movers *movers;     /* in a cluster, on the first front: server/movers.h; NULL: none */
     struct topics *topics; /* local subscribers: server/subscribe.h */
     int64_t next_cron_ms;

@@ -8,6 +8,7 @@
 #include "server/front.h"
 #include "server/relay.h"
 #include "server/relay_call.h"
+#include "server/relay_parts.h"
 #include "server/stats.h"
 #include "server/wide_own.h"
 #include "server/wideall.h"
@@ -108,9 +109,34 @@ void wide_reply_no_map(struct reply *out) { reply_error(out, "CLUSTERDOWN this n
 /* ---- commands over all keys: the host of server/wideall.h */
 
 struct errand {
+    struct errand *next; /* of those that wait */
     struct conn *conn;
     struct wideall *all;
 };
+
+struct wides {
+    struct errand *waiting; /* for a map */
+    uint64_t waits;         /* how often one did. One writer, read by anyone: relaxed */
+};
+
+static void free_errand(struct errand *e)
+{
+    wideall_free(e->all);
+    mem_free(e);
+}
+
+/* It has its answer, or goes on by itself, or waits. */
+static void go_on(struct errand *e, bool over, struct buf *answer)
+{
+    struct wides *all = e->conn->front->wides;
+    if (over) {
+        wide_finish(e->conn, answer);
+        free_errand(e);
+    } else if (wideall_wakes_ms(e->all) != INT64_MAX) {
+        e->next = all->waiting;
+        all->waiting = e;
+    }
+}
 
 static void answered(void *ctx, struct call *c)
 {
@@ -118,12 +144,10 @@ static void answered(void *ctx, struct call *c)
     struct txn_answer *answers = wide_answers(c);
     struct buf answer = {0};
     bool over = wideall_answered(e->all, answers, call_size(c), &answer);
+    if (!over && wideall_wakes_ms(e->all) != INT64_MAX) STAT_ADD(e->conn->front->wides->waits, 1);
     mem_free(answers);
     call_free(c);
-    if (!over) return;
-    wideall_free(e->all);
-    wide_finish(e->conn, &answer);
-    mem_free(e);
+    go_on(e, over, &answer);
 }
 
 static void send(void *ctx, const struct txn_request *requests, uint32_t n, uint32_t timeout_ms)
@@ -135,7 +159,7 @@ static void send(void *ctx, const struct txn_request *requests, uint32_t n, uint
     call_send(c, timeout_ms);
 }
 
-static int64_t now_ms(void *ctx) { return ((struct errand *)ctx)->conn->front->worker.now_ms; }
+static int64_t now_ms(void *ctx) { return relay_now_ms(); }
 
 static void wide_command(struct exec *x)
 {
@@ -145,6 +169,54 @@ static void wide_command(struct exec *x)
     e->all = wideall_new(&(struct wideall_host){e, conn->front->worker.engine, now_ms, send}, x, relay_timeout_ms(conn->front->server->relay));
     if (e->all) conn->errand = true;
     else mem_free(e);
+}
+
+/* ---- a front's */
+
+struct wides *wide_front_new(void) { return mem_zalloc(sizeof(struct wides)); }
+
+void wide_front_free(struct wides *all)
+{
+    for (struct errand *e = all->waiting, *next; e; e = next) {
+        next = e->next;
+        free_errand(e);
+    }
+    mem_free(all);
+}
+
+static void wake(struct errand *e, bool stops)
+{
+    struct buf answer = {0};
+    if (stops) wideall_hurry(e->all);
+    bool over = wideall_wake(e->all, &answer);
+    go_on(e, over, &answer);
+}
+
+void wide_turn(struct front *f)
+{
+    struct errand *e = f->wides->waiting;
+    f->wides->waiting = NULL; /* those that wait on come back */
+    for (struct errand *next; e; e = next) {
+        next = e->next;
+        wake(e, f->stopping);
+    }
+}
+
+int wide_wait_ms(const struct front *f)
+{
+    int64_t until = INT64_MAX;
+    for (const struct errand *e = f->wides->waiting; e; e = e->next)
+        if (wideall_wakes_ms(e->all) < until) until = wideall_wakes_ms(e->all);
+    if (until == INT64_MAX) return -1;
+    int64_t ms = until - relay_now_ms();
+    return ms < 0 ? 0 : (int)ms;
+}
+
+uint64_t wide_waits(const struct server *s)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < s->engine->n_workers; i++) n += STAT_GET(s->fronts[i]->wides->waits);
+    return n;
 }
 
 /* ---- rows */

@@ -6,6 +6,8 @@
  *
  * SCAN asks one group after the other (server/widescan.c).
  *
+ * While this node's map is older than that of a group's leader they wait for the newer one.
+ *
  * Those whose keys are in several groups run alone, as a barrier in the pipeline.
  *
  * A front's thread alone. */
@@ -15,6 +17,15 @@
 
 struct command;
 struct conn;
+struct front;
+struct server;
+struct wides;
+
+struct wides *wide_front_new(void);      /* kept in the front's wides; before it starts */
+void wide_front_free(struct wides *all); /* after it has ended */
+void wide_turn(struct front *f);         /* at the end of each turn, before the relay's; a new map is a reason for one (relay_mapped) */
+int wide_wait_ms(const struct front *f); /* until something is due; -1: nothing is */
+uint64_t wide_waits(const struct server *s); /* how often a command over all keys waited for a newer map; any thread */
 
 /* Whether a command is over all keys, and what its row on a node is. */
 bool wide_has(const struct command *c);

@@ -32,6 +32,31 @@ void wideall_send(const struct wideall *w, const struct txn_request *requests, u
     w->host.send(w->host.ctx, requests, n, left_ms > 0 ? (uint32_t)left_ms : 0);
 }
 
+static bool has_map(const struct wideall *w, uint64_t version) { return route_version(&w->host.engine->route) >= version; }
+
+bool wideall_go_on_by(struct wideall *w, uint64_t version, struct reply *out)
+{
+    if (has_map(w, version) || wideall_is_late(w)) return w->go_on(w, out);
+    w->waits_for = version;
+    return false;
+}
+
+bool wideall_wake(struct wideall *w, struct buf *out)
+{
+    struct reply reply = {.out = out, .resp = w->resp};
+    if (!w->waits_for || (!has_map(w, w->waits_for) && !wideall_is_late(w))) return false;
+    w->waits_for = 0;
+    return w->go_on(w, &reply);
+}
+
+int64_t wideall_wakes_ms(const struct wideall *w) { return w->waits_for ? w->until_ms : INT64_MAX; }
+
+void wideall_hurry(struct wideall *w)
+{
+    int64_t now_ms = w->host.now_ms(w->host.ctx);
+    if (w->until_ms > now_ms) w->until_ms = now_ms;
+}
+
 /* ---- the answers of groups, put together */
 
 static bool take_version(struct all *w, struct slice *reply, int64_t elements)
@@ -175,13 +200,13 @@ static bool is_failed(const struct all *w, const struct txn_answer *answers, uin
 static bool is_overtaken(const struct all *w) { return !w->kind->once && (w->newest > w->version || w->version != route_version(&w->base.host.engine->route)); }
 
 /* Asks all groups once more, if there is time. */
-static bool goes_on(struct all *w, struct reply *out)
+static bool go_on(struct wideall *base, struct reply *out)
 {
-    out->out->len = 0;
-    if (wideall_is_late(&w->base)) reply_errorf(out, "TRYAGAIN keys are being carried between shards%s", w->kind->writes ? ": some of them may be as they were" : "");
-    else if (ask(w)) return true;
+    struct all *w = (struct all *)base;
+    if (wideall_is_late(base)) reply_errorf(out, "TRYAGAIN keys are being carried between shards%s", w->kind->writes ? ": some of them may be as they were" : "");
+    else if (ask(w)) return false;
     else wide_reply_no_map(out);
-    return false;
+    return true;
 }
 
 static bool settle(struct wideall *base, const struct txn_answer *answers, uint32_t n, struct reply *out)
@@ -190,10 +215,14 @@ static bool settle(struct wideall *base, const struct txn_answer *answers, uint3
     if (is_failed(w, answers, n, out)) return true;
     if (w->asks_first) {
         w->asks_first = false;
-        return !goes_on(w, out);
+        return go_on(base, out);
     }
-    if (!w->kind->merge(w, answers, n, out)) wide_reply_nonsense(out);
-    else if (is_overtaken(w)) return !goes_on(w, out);
+    if (!w->kind->merge(w, answers, n, out)) {
+        wide_reply_nonsense(out);
+    } else if (is_overtaken(w)) {
+        out->out->len = 0;
+        return wideall_go_on_by(base, w->newest, out);
+    }
     return true;
 }
 
@@ -222,6 +251,7 @@ static struct wideall *new_all(const struct wideall *base, struct exec *x)
     struct all *w = mem_zalloc(sizeof *w);
     *w = (struct all){.base = *base, .kind = kind, .rng = x->rng, .asks_first = kind->writes};
     w->base.settle = settle;
+    w->base.go_on = go_on;
     w->base.free = free_all;
     if (ask(w)) return &w->base;
     wide_reply_no_map(&x->out);

@@ -18,6 +18,7 @@ struct widescan { /* a call of a client, under way */
     struct buf keys;          /* found: as they will be sent */
     struct cursor at;         /* how far it is; its place need not be a group */
     bool advanced;            /* farther than when it began */
+    uint64_t newest;          /* version of the map of the last group that answered */
     uint32_t asked[ASKED_MOST], n_asked;
 };
 
@@ -102,6 +103,7 @@ static enum took take(struct widescan *w, uint32_t group, const struct txn_answe
     if (answer->fate != TXN_ANSWERED || (reply.n && reply.p[0] == '-')) return TOOK_NOTHING;
     if (!wide_take_version(&reply, 3, &version) || !wide_take_number(&reply, ':', &cursor)) return TOOK_NONSENSE;
     if (!wide_take_number(&reply, ':', &visited) || !wide_take_number(&reply, '*', &n) || !cursor_is_in_table(&cursor_of_cluster, (uint64_t)cursor)) return TOOK_NONSENSE;
+    w->newest = version;
     if (version > map_of(w)->version) return TOOK_TOO_NEW;
     buf_add_slice(&w->keys, reply);
     w->visited += (uint64_t)visited;
@@ -113,10 +115,11 @@ static enum took take(struct widescan *w, uint32_t group, const struct txn_answe
 }
 
 /* The map here comes around within milliseconds. True: it did not in time. */
-static bool asks_again(struct widescan *w, struct reply *out)
+static bool go_on(struct wideall *base, struct reply *out)
 {
+    struct widescan *w = (struct widescan *)base;
     w->n_asked = 0;
-    if (!wideall_is_late(&w->base) && ask(w)) return false;
+    if (!wideall_is_late(base) && ask(w)) return false;
     reply_error(out, "TRYAGAIN keys are being carried between shards, and this node does not know where to");
     return true;
 }
@@ -130,7 +133,7 @@ static bool settle(struct wideall *base, const struct txn_answer *answers, uint3
     while (took == TOOK_ALL && i < n) took = take(w, w->asked[i], &answers[i]), i++;
     if (took == TOOK_NONSENSE) wide_reply_nonsense(out);
     else if (took == TOOK_NOTHING && !w->advanced) buf_add_slice(out->out, answers[i - 1].reply);
-    else if (took == TOOK_TOO_NEW && !w->advanced) return asks_again(w, out);
+    else if (took == TOOK_TOO_NEW && !w->advanced) return wideall_go_on_by(base, w->newest, out);
     else if (took != TOOK_ALL || w->visited >= w->count || !ask(w)) reply_found(w, out);
     else return false;
     return true;
@@ -154,6 +157,7 @@ struct wideall *widescan_new(const struct wideall *base, struct exec *x)
     struct widescan *w = mem_alloc(sizeof *w);
     *w = (struct widescan){.base = *base, .count = (uint64_t)options.count, .at = at};
     w->base.settle = settle;
+    w->base.go_on = go_on;
     w->base.free = free_scan;
     if (ask(w)) return &w->base;
     reply_found(w, &x->out);

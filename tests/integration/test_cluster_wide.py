@@ -1,6 +1,8 @@
 """Commands over all keys of a cluster, asked of any node: each group answers for its part, and there is no answer if one of them cannot. And what a node says of its health."""
 from collections import Counter
 
+import pytest
+
 from cluster import SPREAD, cluster, make_cluster, wait_for  # noqa: F401, two of them fixtures
 from clusterload import Link, Refused
 
@@ -155,3 +157,78 @@ def test_the_health_of_a_node_is_that_of_its_cluster(cluster):
     wait_for(lambda: health(cluster, 1) == ("warn", {**well, "peers": "warn"}), 30, lambda: cluster.ask(1, "HEALTH"))
     cluster.kill(2)
     wait_for(lambda: health(cluster, 1) == ("fail", {**well, "peers": "warn", "groups": "fail"}), 30, lambda: cluster.ask(1, "HEALTH"))
+
+
+def leaders(cluster):
+    """By group, as one node knows them; those of groups without one are missing."""
+    return {int(g["group"]): int(g["leader"]) for g in cluster.status(1).get("group", []) if g["leader"].isdigit()}
+
+
+def ranges(cluster, number):
+    found = cluster.ask(number, "RANGE.MAP", "r")
+    return [dict(zip(r[::2], r[1::2])) for r in found] if isinstance(found, list) else []
+
+
+def rests_in(cluster, number, group):
+    return [(r["shard"], "to-shard" in r) for r in ranges(cluster, number)] == [(group, False)]
+
+
+def lead_elsewhere(cluster, blind, groups):
+    """Whoever has a part in it is another node: that of the map, the ranges' groups, and the one that a scan begins with. False: not yet."""
+    led = leaders(cluster)
+    for group in groups:
+        if led.get(group) == blind:
+            cluster.ask(1, "CLUSTER", "LEAD", group, 1)
+    return len(led) == 18 and all(led[group] != blind for group in groups)
+
+
+def move_behind_its_back(cluster, blind, home, away, words):
+    """A node is paused while the range goes to another group. Gives the answers to what it was asked meanwhile, which it looks at before it hears of anything else, or soon after."""
+    other = next(n for n in cluster.nodes if n != blind)
+    asked = [link(cluster, blind) for _ in range(8)]
+    cluster.pause(blind)
+    try:
+        for a in asked:
+            a.send(words)
+        wait_for(lambda: cluster.ask(other, "RANGE.MOVE", "r", "r/0", away) == "OK", 10, lambda: "it does not begin to move")
+        wait_for(lambda: rests_in(cluster, other, away), 10, lambda: f"it does not arrive: {ranges(cluster, other)}")
+    finally:
+        cluster.resume(blind)
+    answers = [a.answer() for a in asked]
+    for a in asked:
+        a.close()
+    return answers
+
+
+def scanned(c, answer):
+    """The scan may have to go on: its first call ends where a map is waited for."""
+    found = set()
+    while True:
+        assert not isinstance(answer, Refused), answer
+        found.update(answer[1])
+        if answer[0] == "0":
+            return len(found)
+        answer = c.ask("SCAN", answer[0], "COUNT", 10000)
+
+
+@pytest.mark.parametrize("words, counted", [(("DBSIZE",), lambda c, answer: answer), (("KEYS", "*"), lambda c, answer: len(set(answer))), (("SCAN", "0", "COUNT", "10000"), scanned)])
+def test_a_node_whose_map_is_stale_waits_for_a_newer_one(cluster, words, counted):
+    wait_for(lambda: cluster.ask(1, "SPACE.SET", "r", "RANGE") == "OK", 30, lambda: "there is no space of ranges")
+    c = link(cluster)
+    assert set(c.ask_all([("SET", f"r/{i:03d}", "v") for i in range(300)])) == {"OK"}
+    waits = lambda: sum(int(cluster.info(n)["cluster_waits_for_map"]) for n in cluster.nodes)
+    moves = 0
+
+    def waited():
+        nonlocal moves
+        home = ranges(cluster, 1)[0]["shard"]
+        away = 5 if home == 4 else 4
+        wait_for(lambda: lead_elsewhere(cluster, 3, (1, 2, home, away)), 30, lambda: f"node 3 leads too much: {leaders(cluster)}")
+        for answer in move_behind_its_back(cluster, 3, home, away, words):
+            assert not isinstance(answer, Refused), answer
+            assert counted(c, answer) == 300
+        moves += 1
+        return waits() > 0 and moves >= 3
+
+    wait_for(waited, 60, lambda: f"nobody waited for a map in {moves} moves")
+    c.close()

@@ -235,6 +235,7 @@ static bool do_work_task(struct nodesim_node *n, enum nodesim_task kind, uint64_
     if (kind >= NODESIM_LEG && kind <= NODESIM_LEG_TIME && !nodesim_leg_task(n, kind, arg)) return false;
     nodesim_txn_task(n, kind, arg);
     if (kind == NODESIM_WIDE_WAKE) nodesim_wide_wake(n, arg);
+    if (kind == NODESIM_LIST_WAKE) nodesim_list_wake(n);
     if (kind == NODESIM_FORWARD) nodesim_forward_go_on(n, arg);
     nodesim_mover_task(n, kind, arg);
     if (kind == NODESIM_LOOK || kind == NODESIM_UPKEEP) nodesim_client_look(n);

@@ -67,7 +67,7 @@ struct nodesim_result {
     uint64_t struck[NODESIM_ATS];
     uint64_t strikes, handed_over, blinded; /* faults in the middle of a topology change; nodes that were cut off from the map alone; handed_over: group 1, while keys were carried */
     uint64_t forwarded, sent_again, repeated; /* writes that a node sent on: that were done, those of them that were sent more than once, and answers from a record */
-    uint64_t counted, listed, scanned; /* all keys, by DBSIZE, KEYS, and SCAN to its end */
+    uint64_t counted, listed, scanned, waited; /* all keys, by DBSIZE, KEYS, and SCAN to its end; and how often one of them waited for a map that its node had not heard of */
     uint64_t wide_ranges, wide_deletions, wide_locks; /* commands on ranges in several groups: reads, deletions, those of locks */
     uint64_t wide_writes, wide_reads, wide_refused, wide_uncertain, recovered; /* transactions over two groups; recovered: without their coordinators */
 };

@@ -338,6 +338,12 @@ const struct metahost_calls nodesim_meta_calls = {
 
 /* ---- */
 
+static void mapped(void *ctx)
+{
+    struct nodesim_node *n = ctx;
+    if (n->lists) world_after(n->sim->w, n->id, 1, NODESIM_LIST_WAKE, 0);
+}
+
 void nodesim_make_seats(struct nodesim_node *n)
 {
     struct seats_options o = {.engine = n->engine,
@@ -352,6 +358,7 @@ void nodesim_make_seats(struct nodesim_node *n)
     n->seating = (struct seating){.ctx = n, .admits = admits, .repeats = repeats, .ran = ran, .rules = rules, .settle = settle, .intents = intents, .holding = holding, .group = group_of, .serves = serves};
     n->engine->seating = &n->seating;
     n->engine->hooks.slow = stand_still;
+    n->engine->hooks.mapped = mapped;
     n->engine->hooks.ctx = n;
     atomic_store(&n->engine->slow_ticks, 0); /* every command may be held up */
 }

@@ -42,6 +42,8 @@ static void key_name(char out[NODESIM_WORD_BYTES], uint32_t i)
 
 /* ---- on the node: the host of server/wideall.h */
 
+static int64_t now_ms(void *ctx) { return (int64_t)(world_now(((struct nodesim_list *)ctx)->node->sim->w) / WORLD_MS); }
+
 static void free_list(struct nodesim_list *l)
 {
     struct nodesim_list **at = &l->node->lists;
@@ -57,6 +59,25 @@ static void tell(struct nodesim_list *l, struct buf *answer)
     free_list(l);
 }
 
+static void note_waiting(struct nodesim_list *l)
+{
+    struct nodesim *s = l->node->sim;
+    int64_t wakes = wideall_wakes_ms(l->all), now = now_ms(l);
+    if (wakes == INT64_MAX) return;
+    s->result->waited++;
+    world_after(s->w, l->node->id, (uint64_t)(wakes > now ? wakes - now : 0) * WORLD_MS + 1, NODESIM_LIST_WAKE, 0);
+}
+
+void nodesim_list_wake(struct nodesim_node *n)
+{
+    for (struct nodesim_list *l = n->lists, *next; l; l = next) {
+        struct buf out = {0};
+        next = l->next;
+        if (wideall_wake(l->all, &out)) tell(l, &out);
+        buf_fini(&out);
+    }
+}
+
 static void answered(void *ctx, uint64_t arg, const struct txn_answer *answers, uint32_t n)
 {
     struct nodesim_list *l = ctx;
@@ -65,6 +86,7 @@ static void answered(void *ctx, uint64_t arg, const struct txn_answer *answers, 
     for (uint32_t i = 0; i < n; i++)
         if (all[i].fate != TXN_ANSWERED) all[i].reply = SLICE("-CLUSTERDOWN nobody leads it\r\n");
     if (wideall_answered(l->all, all, n, &out)) tell(l, &out);
+    else note_waiting(l);
     mem_free(all);
     buf_fini(&out);
 }
@@ -74,8 +96,6 @@ static void send(void *ctx, const struct txn_request *requests, uint32_t n, uint
     const struct nodesim_call call = {.done = answered, .ctx = ctx, .db = DB};
     nodesim_leg_send(((struct nodesim_list *)ctx)->node, &call, requests, n, timeout_ms);
 }
-
-static int64_t now_ms(void *ctx) { return (int64_t)(world_now(((struct nodesim_list *)ctx)->node->sim->w) / WORLD_MS); }
 
 bool nodesim_list_begin(struct nodesim_node *n, const struct nodesim_request *r)
 {

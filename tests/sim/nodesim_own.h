@@ -54,6 +54,7 @@ enum nodesim_task {
     NODESIM_TXN_BEGIN,
     NODESIM_TXN_WAKE,
     NODESIM_WIDE_WAKE,
+    NODESIM_LIST_WAKE, /* commands over all keys: a map has come, or it is time */
     NODESIM_FORWARD, /* the next round of a write that is sent on */
     NODESIM_CARE,
     NODESIM_MOVER,   /* the mover's turn, */
@@ -326,6 +327,7 @@ void nodesim_list_free(struct nodesim *s);
 void nodesim_list_event(struct nodesim *s, uint64_t arg);
 void nodesim_list_answer(struct nodesim *s, const struct nodesim_answer *a);
 bool nodesim_list_begin(struct nodesim_node *n, const struct nodesim_request *r); /* false: the command is not over all keys */
+void nodesim_list_wake(struct nodesim_node *n);
 void nodesim_list_close(struct nodesim_node *n);
 
 /* ---- nodesim_leg.c */

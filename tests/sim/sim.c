@@ -130,6 +130,7 @@ static void run_nodes(uint64_t seed, int mutant, bool trace, struct outcome *o)
     must(o, "all keys counted", r.counted);
     must(o, "listed", r.listed);
     must(o, "scanned", r.scanned);
+    must(o, "waits for a map", r.waited);
     must(o, "ranges over groups", r.wide_ranges);
     must(o, "deletions over groups", r.wide_deletions);
     must(o, "on locks over groups", r.wide_locks);
