@@ -1,5 +1,5 @@
 /* A piece becomes a write and, linked behind it, a sync of the same file: the kernel starts the sync when the write has gone through whole, and cancels it
- * otherwise. Pieces are not linked to one another. What the kernel did only in part (a short write) is finished with plain calls. */
+ * otherwise. Pieces are not linked to one another. What the kernel did only in part (a short write), or is too long for one write, is finished with plain calls. */
 #include "io/file_uring.h"
 
 #include <errno.h>
@@ -28,15 +28,20 @@ static struct io_uring_sqe *next_sqe(struct file_uring *f)
     return e;
 }
 
-/* Gives the number of completions to expect. */
+static void ask_write(struct file_uring *f, const struct file_piece *p, uint32_t i, bool all)
+{
+    struct io_uring_sqe *e = next_sqe(f);
+    io_uring_prep_write(e, p->fd, p->bytes.p, all ? (unsigned)p->bytes.n : WRITE_MAX, p->at);
+    if (all) io_uring_sqe_set_flags(e, IOSQE_IO_LINK);
+    io_uring_sqe_set_data64(e, i * 2ull);
+}
+
+/* Gives the number of completions to expect. Behind a write that is not all of its piece no sync is asked for: it would come before the rest, and say that all is durable. */
 static unsigned ask(struct file_uring *f, const struct file_piece *p, uint32_t i)
 {
-    if (p->bytes.n) {
-        struct io_uring_sqe *e = next_sqe(f);
-        io_uring_prep_write(e, p->fd, p->bytes.p, p->bytes.n < WRITE_MAX ? (unsigned)p->bytes.n : WRITE_MAX, p->at);
-        io_uring_sqe_set_flags(e, IOSQE_IO_LINK);
-        io_uring_sqe_set_data64(e, i * 2ull);
-    }
+    bool all = p->bytes.n <= WRITE_MAX;
+    if (p->bytes.n) ask_write(f, p, i, all);
+    if (!all) return 1;
     struct io_uring_sqe *e = next_sqe(f);
     io_uring_prep_fsync(e, p->fd, IORING_FSYNC_DATASYNC);
     io_uring_sqe_set_data64(e, i * 2ull + 1);
@@ -69,7 +74,7 @@ static void collect(struct file_uring *f, struct file_piece *pieces, unsigned ex
     }
 }
 
-/* A sync that was cancelled never began: it may be asked for again, unlike one that failed. */
+/* A sync that was cancelled, or not asked for, never began: it may be asked for now, unlike one that failed. */
 static void finish(struct file_piece *p, size_t written)
 {
     if (p->write_rc == 0 && written < p->bytes.n)
