@@ -40,6 +40,7 @@ struct dumper {
     atomic_bool stop;
     struct walk_sink sink;
     struct dump *dump; /* the thread's: the one that is under way */
+    struct dumpset_header header; /* the thread's: of the last one, whatever came of it; cut_ms 0: there was none */
 
     pthread_mutex_t lock; /* all below */
     pthread_cond_t asked;
@@ -85,12 +86,21 @@ static uint64_t log_written(const struct dumper *d, uint32_t shard)
     return info.written;
 }
 
+/* Dumps of one epoch are of one state, and the second takes the place of the first file by file. A crash may leave files of both, so they say the same moment: by that the files of a set are
+ * known to belong together. */
+static void head(struct dumper *d, const struct walk_moment *m)
+{
+    if (d->header.cut_ms && d->header.epoch == m->epoch) return;
+    d->header = (struct dumpset_header){.epoch = m->epoch, .seed = d->engine->route.seed, .cut_ms = m->unix_ms};
+}
+
 static void begin(void *ctx, const struct walk_moment *m)
 {
     struct dumper *d = ctx;
     struct dump *u = d->dump;
     u->epoch = m->epoch;
-    dumpset_begin(u->set, &(struct dumpset_header){.epoch = m->epoch, .seed = d->engine->route.seed, .cut_ms = m->unix_ms}, u->options.profile, u->options.min_size);
+    head(d, m);
+    dumpset_begin(u->set, &d->header, u->options.profile, u->options.min_size);
     for (uint32_t i = 0; i < d->engine->route.shards; i++) d->lanes[i].log_written_now = log_written(d, i);
 }
 
@@ -281,6 +291,7 @@ struct dumper *dumper_new(struct engine *e, struct walk *walk, struct journal *j
     d->options = *options;
     d->info = (struct dumper_info){.last = *past, .last_duration_ms = -1};
     if (!past->any) d->info.last.cut_ms = clock_unix_ms(); /* the interval begins now */
+    else d->header = (struct dumpset_header){.epoch = past->epoch, .seed = e->route.seed, .cut_ms = past->cut_ms};
     d->sink = (struct walk_sink){.ctx = d, .copy = copy, .wants_cold = wants_cold, .copy_cold = copy_cold, .begin = begin, .take = take, .goes_on = goes_on};
     init_lock(d);
     d->lanes = mem_zalloc(e->route.shards * sizeof *d->lanes);

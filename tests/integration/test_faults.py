@@ -253,6 +253,27 @@ def test_a_dump_that_fails_says_so_and_leaves_the_older_one_and_the_log(faulty, 
     check_next_life(make_server, data, acked)
 
 
+def test_a_dump_that_replaces_its_like_may_end_between_two_files(faulty, faults, make_server, data):
+    """Nothing was written between two dumps: the second has the names of the first. One file of each stands there when the server dies, and they are the same state."""
+    s = faulty("always")
+    c = s.client(retry=None)
+    acked = [f"k{i}" for i in range(20)]
+    for k in acked:
+        assert write(c, k)
+    assert c.execute_command("SAVE")
+    before = dumps_of(data)
+    first = [os.stat(p).st_ino for p in before]
+    wait_for(lambda: c.info("persistence")["log_segments"] == 0)  # there is nothing but the dump
+    faults.fail("rename", after=1, match="dump")
+    with pytest.raises(redis.ResponseError, match="the dump failed"):
+        c.execute_command("SAVE")
+    assert dumps_of(data) == before
+    assert [os.stat(p).st_ino == i for p, i in zip(before, first)] == [False, True]
+    s.kill()
+    faults.mend()
+    check_next_life(make_server, data, acked)
+
+
 # ---- real limits
 
 def test_a_full_file_system_refuses_writes_until_there_is_room(make_server, tmp_path):
