@@ -347,6 +347,7 @@ static void run_each(struct worker *w, struct task *t, struct shard *s)
     x->done = false;
     x->carry_ticks = t->carry_ticks;
     call(w, t, x);
+    note_epoch(w, t, x);
     t->carry_n = x->carry_n;
     t->carry_ticks = x->carry_ticks;
     count_shard(w, s, t, 1);

@@ -377,6 +377,24 @@ def test_a_read_shows_nothing_that_could_still_be_lost(faulty, faults, make_serv
     faults.mend()
 
 
+def test_a_walk_over_all_keys_shows_nothing_that_could_still_be_lost(faulty, faults, make_server, data):
+    """What visits the shards in turn shows as much as a read of one key."""
+    s = faulty("always")
+    calls = [("KEYS", "*"), ("SCAN", "0"), ("DBSIZE",), ("RANDOMKEY",)]
+    with s.raw() as writer:
+        faults.delay("sync", 3000)
+        writer.command("SET", "k", "new")
+        time.sleep(0.3)
+        readers = [s.raw() for _ in calls]
+        for reader, call in zip(readers, calls):
+            reader.command(*call)
+        answered, _, _ = select.select([writer.sock] + [r.sock for r in readers], [], [], 0.5)
+        assert not answered, f"{len(answered)} answered before it was durable"
+        faults.mend()
+        writer.expect(b"+OK\r\n")
+        assert all(r.line() for r in readers)
+
+
 def test_reads_go_on_while_the_log_fails(faulty, faults, make_server, data):
     s = faulty("always")
     with s.client() as c:
