@@ -169,10 +169,11 @@ static void run_dump(struct dumper *d, struct dump *u)
 
 /* ---- the thread: when */
 
+/* The difference alone counts: what earlier processes wrote lies below zero. */
 static uint64_t log_since_dump(const struct dumper *d, uint32_t shard)
 {
-    uint64_t at_cut = atomic_load_explicit(&d->lanes[shard].log_written_at_cut, memory_order_relaxed), now = log_written(d, shard);
-    return now > at_cut ? now - at_cut : 0;
+    uint64_t at_cut = atomic_load_explicit(&d->lanes[shard].log_written_at_cut, memory_order_relaxed), since = log_written(d, shard) - at_cut;
+    return since <= INT64_MAX ? since : 0;
 }
 
 static uint64_t log_limit(const struct dumper *d, uint32_t shard, const struct dumper_options *o)

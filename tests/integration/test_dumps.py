@@ -108,6 +108,23 @@ def test_a_long_log_begins_a_dump_by_itself_and_stays_short(make_server, data):
     assert len(state(make_server(data=data, workers=2))) == 200
 
 
+def test_the_log_of_an_earlier_process_counts_too(make_server, data):
+    """It is a part of what the next start has to read: what is written now and what was there before are long together."""
+    args = ["--max-wal-size", "256kb", "--snapshot-interval", "0"]
+    s = make_server(data=data, workers=1, args=args)
+    c = s.client()
+    for i in range(20):
+        c.set(f"k{i}", "x" * 10000)
+    assert c.info("persistence")["dump_count"] == 0
+    s.stop()
+    s = make_server(data=data, workers=1, args=args)
+    c = s.client()
+    for i in range(10):
+        c.set(f"l{i}", "x" * 10000)
+    wait_for(lambda: c.info("persistence")["dump_count"] == 1)
+    wait_for(lambda: log_bytes(data) == 0)
+
+
 def test_age_begins_a_dump_only_when_something_changed(make_server, data):
     s = make_server(data=data, workers=2, args=["--snapshot-interval", "1"])
     c = s.client()
