@@ -12,8 +12,6 @@ enum {
     GAIN_PART = 16, /* what does not save the sixteenth part is not worth unpacking */
 };
 
-static const char *const names[COMPRESS_PROFILES] = {"none", "fast", "balanced", "high"};
-
 void compress_init(struct compress *c, enum compress_profile profile, size_t min_size)
 {
     CHECK((unsigned)profile < COMPRESS_PROFILES);
@@ -51,14 +49,3 @@ bool compress_unpack(struct slice packed, char *raw, size_t raw_n)
     return LZ4_decompress_safe(packed.p, raw, (int)packed.n, (int)raw_n) == (int)raw_n;
 }
 
-const char *compress_profile_name(enum compress_profile profile) { return names[profile]; }
-
-bool compress_profile_parse(struct slice name, enum compress_profile *profile)
-{
-    for (unsigned i = 0; i < COMPRESS_PROFILES; i++) {
-        if (!slice_is(name, names[i])) continue;
-        *profile = (enum compress_profile)i;
-        return true;
-    }
-    return false;
-}

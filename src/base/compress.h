@@ -32,6 +32,3 @@ void compress_fini(struct compress *c);
 bool compress_pack(struct compress *c, struct buf *out, struct slice raw);
 /* True exactly if `packed` is well formed and gives raw_n bytes, no more and no less. */
 bool compress_unpack(struct slice packed, char *raw, size_t raw_n);
-
-const char *compress_profile_name(enum compress_profile profile);
-bool compress_profile_parse(struct slice name, enum compress_profile *profile);

@@ -56,14 +56,6 @@ bool carryslice_has_some(const struct carryslice *s, const struct intentspan *sp
     return holding_concerns(s->plan, s->map, span->space) && holding_bound_cmp(higher(start, first_of(s)), lower(bound_of_end(span->end), last_of(s))) < 0;
 }
 
-bool carryslice_interval(const struct carryslice *s, struct slice *start, struct slice *end)
-{
-    struct holding_bound first = first_of(s), last = last_of(s);
-    *start = first.key;
-    *end = last.key;
-    return !s->plan->of_hash && holding_bound_cmp(first, last) < 0;
-}
-
 /* ---- walking */
 
 struct walk { /* in one database */

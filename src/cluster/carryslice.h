@@ -28,8 +28,6 @@ static inline struct holding_bound carryslice_last(void) { return (struct holdin
 bool carryslice_has(const struct carryslice *s, struct slice key);
 struct intentspan;
 bool carryslice_has_some(const struct carryslice *s, const struct intentspan *span); /* keys of the span are, or would be, in the slice */
-/* The slice's interval of keys, empty as in struct range_desc. False: it is empty, or not of one space. */
-bool carryslice_interval(const struct carryslice *s, struct slice *start, struct slice *end);
 
 /* Where a part of it ends that begins where it does, and has at most so many keys and about so many bytes, but at least one key: true, and before which key (good until the next change); false: all of it. */
 bool carryslice_measure(const struct carryslice *s, uint64_t keys, uint64_t bytes, struct slice *before);

@@ -228,14 +228,12 @@ bool metahost_restore(struct metahost *h, uint32_t group, struct slice state, ui
 void metahost_role(struct metahost *h, uint32_t group, enum raftnode_state state, uint64_t term, uint64_t leader)
 {
     struct metahost_group *g = metahost_peers_group(h, group);
-    uint64_t before = metahost_leader(h, group);
     if (state != RAFTNODE_LEADER || term != g->term) g->changing = false;
     g->here = true;
     g->state = state;
     g->term = term;
     g->leader = leader;
     h->dirty = true;
-    if (metahost_leader(h, group) != before) h->leaders_version++;
     if (group < META_FIRST_DATA_GROUP) metahost_ask_hurry(h, group);
     if (state == RAFTNODE_LEADER) h->status_at = h->now; /* everybody should know */
 }
@@ -371,4 +369,3 @@ uint64_t metahost_next(const struct metahost *h)
 const struct metanodes *metahost_nodes(const struct metahost *h) { return h->nodes; }
 const struct metagroups *metahost_groups(const struct metahost *h) { return h->groups; }
 void metahost_report(struct metahost *h, const struct metahost_report *r) { h->report = *r; }
-uint64_t metahost_leaders_version(const struct metahost *h) { return h->leaders_version; }

@@ -77,7 +77,6 @@ void metahost_stranger(struct metahost *h, uint32_t group, uint64_t from);
 void metahost_changed(struct metahost *h, uint32_t group, uint64_t node, enum raftnode_role role, int rc);
 int metahost_frame(struct metahost *h, uint64_t from, const struct wire_frame *f); /* STATUS, and REQUEST and ANSWER frames of groups 0 and 1: 0 or -EBADMSG */
 void metahost_up(struct metahost *h, uint64_t peer, enum links_way way);
-void metahost_down(struct metahost *h, uint64_t peer, enum links_way way);
 bool metahost_caller(struct metahost *h, const struct wire_hello *hello); /* a node that links do not know: may it in? */
 void metahost_tick(struct metahost *h, uint64_t now);
 uint64_t metahost_next(const struct metahost *h); /* when tick has something to do next, at the latest */
@@ -136,7 +135,6 @@ void metahost_step(struct metahost *h, uint64_t op, enum metaops_step from, enum
 /* ---- looking, on the raft thread */
 uint64_t metahost_leader(const struct metahost *h, uint32_t group); /* a hint; 0: not known */
 uint64_t metahost_live_leader(const struct metahost *h, uint32_t group); /* 0 also if it is not heard of any more */
-uint64_t metahost_leaders_version(const struct metahost *h); /* rises when some hint becomes another one */
 const struct metanodes *metahost_nodes(const struct metahost *h);
 const struct metagroups *metahost_groups(const struct metahost *h);
 bool metahost_alive(const struct metahost *h, uint64_t node); /* heard of within some seconds */

@@ -100,7 +100,6 @@ struct metahost {
     struct metahost_peer *peers; /* ascending by id */
     uint32_t n_known;
     struct metahost_group *known; /* groups, ascending by id */
-    uint64_t leaders_version;
     uint64_t report_version;
     struct metahost_report report;
     struct wirecall_joiner *joiner; /* lets no message in that has several pieces */

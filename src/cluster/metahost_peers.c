@@ -263,18 +263,15 @@ static bool take_lead(struct metahost *h, uint64_t from, const struct wirestatus
 }
 
 /* Groups that it does not lead any more. */
-static bool forget_leads(struct metahost *h, uint64_t from, struct slice leads)
+static void forget_leads(struct metahost *h, uint64_t from, struct slice leads)
 {
     struct wirestatus_lead l;
-    bool more = wirestatus_next_lead(&leads, &l), any = false;
+    bool more = wirestatus_next_lead(&leads, &l);
     for (uint32_t i = 0; i < h->n_known; i++) {
         struct metahost_group *g = &h->known[i];
         while (more && l.group < g->id) more = wirestatus_next_lead(&leads, &l);
-        if (g->hint != from || (more && l.group == g->id)) continue;
-        g->hint = 0;
-        any = true;
+        if (g->hint == from && !(more && l.group == g->id)) g->hint = 0;
     }
-    return any;
 }
 
 static void take_report(struct metahost *h, const struct wirestatus *s)
@@ -290,14 +287,12 @@ static void take_report(struct metahost *h, const struct wirestatus *s)
     p->bytes = s->bytes;
     p->map_version = s->map_version;
     p->full = s->state == WIRESTATUS_FULL;
-    bool changed = forget_leads(h, s->node, s->leads);
+    forget_leads(h, s->node, s->leads);
     for (struct slice rest = s->leads; wirestatus_next_lead(&rest, &l);) {
         if (!is_plausible(h, l.group)) continue;
         bool other = take_lead(h, s->node, &l);
-        changed |= other;
         if (other && l.group < META_FIRST_DATA_GROUP) metahost_ask_hurry(h, l.group);
     }
-    if (changed) h->leaders_version++;
 }
 
 static int take_status(struct metahost *h, uint64_t from, const struct wire_frame *f)
@@ -323,14 +318,6 @@ void metahost_up(struct metahost *h, uint64_t peer, enum links_way way)
     h->status_at = h->now;
     metahost_ask_hurry(h, META_NODES_GROUP);
     metahost_ask_hurry(h, META_MAP_GROUP);
-}
-
-/* Silence says more than a broken link. */
-void metahost_down(struct metahost *h, uint64_t peer, enum links_way way)
-{
-    (void)h;
-    (void)peer;
-    (void)way;
 }
 
 /* ---- the turn */

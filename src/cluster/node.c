@@ -100,7 +100,6 @@ static void on_down(void *ctx, uint64_t peer, enum links_way way)
 {
     struct node *n = ctx;
     if (way == LINKS_IN) forget_pieces(n, peer);
-    if (n->meta) metahost_down(n->meta, peer, way);
     snaphost_down(n->snapshots, peer, way);
     n->calls.down(n->calls.ctx, peer);
 }

@@ -228,12 +228,6 @@ int raftnode_group_drop(struct raftnode *n, uint32_t group)
     return 0;
 }
 
-uint32_t raftnode_groups(const struct raftnode *n, uint32_t *out, uint32_t max)
-{
-    for (uint32_t i = 0; i < n->n_groups && i < max; i++) out[i] = n->groups[i]->id;
-    return n->n_groups;
-}
-
 int raftnode_look(const struct raftnode *n, uint32_t group, struct raftnode_info *out)
 {
     struct raftgroup *g = raftnode_group(n, group);

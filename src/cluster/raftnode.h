@@ -146,7 +146,6 @@ int raftnode_group_resume(struct raftnode *n, uint32_t group, uint64_t applied);
  * again (-EAGAIN: not before gone() was told), but whoever adds it must have heard from this node after the drop, by the link on which its frames come: an answer of
  * its former life that is still under way would be taken for one of the new. */
 int raftnode_group_drop(struct raftnode *n, uint32_t group);
-uint32_t raftnode_groups(const struct raftnode *n, uint32_t *out, uint32_t max); /* gives how many there are */
 int raftnode_look(const struct raftnode *n, uint32_t group, struct raftnode_info *out);
 
 /* ---- the turn */

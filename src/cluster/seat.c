@@ -449,12 +449,6 @@ void seat_ask(struct hold *h)
     pthread_mutex_unlock(&seat->lock);
 }
 
-uint64_t seats_leader(struct seats *s, uint32_t group)
-{
-    struct seat *seat = find_locked(s, group);
-    return seat ? atomic_load(&seat->leader) : 0;
-}
-
 bool seats_serves(const struct seats *s, uint32_t group)
 {
     uint16_t shard = group < META_GROUPS_MAX ? atomic_load_explicit(&s->table[group], memory_order_relaxed) : 0;
@@ -518,19 +512,6 @@ bool seats_look(struct seats *s, uint32_t group, struct seat_info *out)
                               .refills = seat->refills};
     pthread_mutex_unlock(&seat->lock);
     return true;
-}
-
-uint32_t seats_list(struct seats *s, uint32_t *groups, uint32_t max)
-{
-    uint32_t n = 0;
-    pthread_mutex_lock(&s->lock);
-    for (uint32_t g = 0; g < META_GROUPS_MAX; g++) {
-        if (!s->by_group[g]) continue;
-        if (n < max) groups[n] = g;
-        n++;
-    }
-    pthread_mutex_unlock(&s->lock);
-    return n;
 }
 
 /* ---- life */

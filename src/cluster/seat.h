@@ -84,8 +84,6 @@ enum seat_outcome seat_outcome(const struct hold *h);
 /* Its owner cannot prove it: Raft is to confirm that this node leads. seats_hurry. */
 void seat_ask(struct hold *h);
 
-/* Who leads the group, as this replica knows; 0: nobody, or there is no replica here. Any thread. */
-uint64_t seats_leader(struct seats *s, uint32_t group);
 /* Whether this node leads it and serves. A hint: true under the token alone. Any thread. */
 bool seats_serves(const struct seats *s, uint32_t group);
 
@@ -120,4 +118,3 @@ struct seat_info {
     uint64_t refills;
 };
 bool seats_look(struct seats *s, uint32_t group, struct seat_info *out); /* any thread; false: no seat */
-uint32_t seats_list(struct seats *s, uint32_t *groups, uint32_t max);    /* any thread; gives how many there are */

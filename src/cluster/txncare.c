@@ -49,7 +49,6 @@ void txncare_free(struct txncare *c)
     mem_free(c);
 }
 
-bool txncare_is_busy(const struct txncare *c) { return c->step != STEP_IDLE; }
 const struct txncare_counts *txncare_counts(const struct txncare *c) { return &c->counts; }
 
 static void add_request(struct txncare *c, uint32_t group, const char *command, struct slice word)

@@ -32,5 +32,4 @@ void txncare_free(struct txncare *c);
 
 void txncare_look(struct txncare *c); /* begins one, unless one is under way */
 void txncare_answered(struct txncare *c, const struct txn_answer *answers, uint32_t n);
-bool txncare_is_busy(const struct txncare *c);
 const struct txncare_counts *txncare_counts(const struct txncare *c);

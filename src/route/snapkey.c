@@ -110,17 +110,7 @@ const char *snapkey_parse(enum snapkey_encoding e, struct slice word, struct sna
     }
 }
 
-/* --- order and text --- */
-
-int snapkey_cmp(const struct snapkey *a, const struct snapkey *b)
-{
-    if (a->kind == SNAPKEY_INT && b->kind == SNAPKEY_INT) return a->i < b->i ? -1 : a->i > b->i;
-    if (is_number(a) && is_number(b)) {
-        if (a->kind != b->kind) return a->kind == SNAPKEY_INT ? -1 : 1;
-        return a->u < b->u ? -1 : a->u > b->u;
-    }
-    return slice_cmp(a->s, b->s);
-}
+/* --- text --- */
 
 static void add_escaped(struct buf *out, uint32_t c)
 {

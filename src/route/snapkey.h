@@ -41,7 +41,5 @@ bool snapkey_decode(enum snapkey_encoding e, struct slice stored, struct snapkey
 /* The key that a word on a command line or a field of a CSV file means under an encoding: decimal digits for integers, else the bytes themselves. Keeps word. NULL, or why not. */
 const char *snapkey_parse(enum snapkey_encoding e, struct slice word, struct snapkey *k);
 
-/* Order of keys of one kind: numbers by value, text and bytes by bytes. */
-int snapkey_cmp(const struct snapkey *a, const struct snapkey *b);
 /* As JSON: 5, "text", with everything outside ASCII escaped. False, and nothing added: bytes that are no UTF-8 have no JSON form. */
 bool snapkey_json(const struct snapkey *k, struct buf *out);

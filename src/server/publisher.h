@@ -25,7 +25,6 @@ struct publisher_job {
 
 enum publisher_state { PUBLISHER_IDLE, PUBLISHER_WAITING /* for its cut */, PUBLISHER_READING, PUBLISHER_WRITING, PUBLISHER_PUBLISHED, PUBLISHER_FAILED, PUBLISHER_CANCELLED };
 const char *publisher_state_name(enum publisher_state s);
-static inline bool publisher_is_running(enum publisher_state s) { return s >= PUBLISHER_WAITING && s <= PUBLISHER_WRITING; }
 
 struct publisher_info { /* of the running or the last one */
     enum publisher_state state;

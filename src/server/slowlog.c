@@ -162,14 +162,6 @@ uint64_t slowlog_length(struct server *s)
     return n;
 }
 
-uint64_t slowlog_last_id(struct server *s)
-{
-    pthread_mutex_lock(&s->slowlog->lock);
-    uint64_t next = s->slowlog->next_id;
-    pthread_mutex_unlock(&s->slowlog->lock);
-    return next ? next - 1 : 0;
-}
-
 /* ---- SLOWLOG */
 
 static struct server *server_of(const struct exec *x) { return conn_of(x)->front->server; }

@@ -78,7 +78,7 @@ struct command_stat { /* of one command on one worker; relaxed */
 };
 
 struct worker_stats { /* relaxed; one writer */
-    uint64_t commands, turns, wakeups, travelled, handovers, helped;
+    uint64_t commands, turns, travelled, handovers, helped;
     uint64_t cpu_us; /* as of its last cron */
 };
 

@@ -511,8 +511,6 @@ int topology_wait_ms(const struct topology *t)
     return left_us <= 0 ? 0 : (int)((left_us + 999) / 1000);
 }
 
-bool topology_busy(const struct topology *t) { return atomic_load(&t->busy); }
-
 bool topology_step(struct topology *t, struct worker *w)
 {
     if (!prepare_slice(t)) return false;

@@ -60,7 +60,6 @@ void topology_let_line_go(struct topology *t, uint32_t shard);
 
 void topology_tick(struct topology *t, struct worker *w); /* worker 0, in every turn: runs, or sends off, the next slice if it is due */
 int topology_wait_ms(const struct topology *t);           /* worker 0: when that is; -1: when something has changed, or the slice under way is back */
-bool topology_busy(const struct topology *t);             /* any thread: there is, or may be */
 /* One slice, here and now, with every token at hand: for tests without workers' loops. False: nothing is left to do. */
 bool topology_step(struct topology *t, struct worker *w);
 

@@ -349,4 +349,3 @@ void rangeread_close(struct rangeread *r)
 
 const struct page_source *rangeread_source(const struct rangeread *r) { return r->sidecar ? &r->joined.source : &r->under; }
 
-bool rangeread_has_sidecar(const struct rangeread *r) { return r->sidecar != NULL; }

@@ -34,7 +34,6 @@ int rangeread_open(struct rangeread **r, const struct rangeread_file *file, stru
 void rangeread_close(struct rangeread *r); /* nobody may be reading; NULL is allowed */
 
 const struct page_source *rangeread_source(const struct rangeread *r);
-bool rangeread_has_sidecar(const struct rangeread *r);
 
 /* 0: what was read so far is of one and the same file. ERR_SIDECAR_STALE: the sidecar belongs to another; open again without it, and do again what was read. Makes a request only if
  * nothing has been fetched yet. Reads may give ERR_SIDECAR_STALE themselves. */

@@ -92,7 +92,6 @@ void readstate_free(struct readstate *s)
 }
 
 const struct manifest *readstate_manifest(const struct readstate *s) { return s->m; }
-const struct router *readstate_router(const struct readstate *s) { return s->router; }
 const char *readstate_ref(const struct readstate *s) { return s->ref; }
 enum readstate_mode readstate_mode(const struct readstate *s) { return s->way == SHARDFILE_RANGE ? READSTATE_RANGE : READSTATE_DOWNLOAD; }
 struct readpool *readstate_pool(const struct readstate *s) { return s->config.env->pool; }

@@ -33,7 +33,6 @@ int readstate_new(struct readstate **s, const struct readstate_config *config, s
 void readstate_free(struct readstate *s); /* NULL is allowed */
 
 const struct manifest *readstate_manifest(const struct readstate *s);
-const struct router *readstate_router(const struct readstate *s);
 const char *readstate_ref(const struct readstate *s);
 enum readstate_mode readstate_mode(const struct readstate *s); /* DOWNLOAD (or in place) or RANGE */
 struct readpool *readstate_pool(const struct readstate *s);

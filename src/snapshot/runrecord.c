@@ -28,8 +28,6 @@
 static const char *const status_names[] = {"running", "succeeded", "failed"};
 static const int64_t clock_difference_us = 5ll * 60 * 1000000;
 
-const char *runrecord_status_name(enum runrecord_status s) { return status_names[s]; }
-
 bool runrecord_is_live(const struct runrecord *r, int64_t now_us)
 {
     return r->status == RUNRECORD_RUNNING && r->lease_expires_us + clock_difference_us > now_us;

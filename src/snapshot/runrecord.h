@@ -32,7 +32,6 @@ void runrecord_write(const struct runrecord *r, struct buf *out);
 int runrecord_parse(struct slice yaml, struct runrecord *r, struct buf *why);
 void runrecord_fini(struct runrecord *r); /* zeroed is allowed */
 
-const char *runrecord_status_name(enum runrecord_status s);
 /* Whether a builder is at work behind this record: running, and its lease has not run out, with five minutes for clocks that differ. */
 bool runrecord_is_live(const struct runrecord *r, int64_t now_us);
 

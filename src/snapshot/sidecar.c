@@ -364,11 +364,6 @@ uint32_t sidecar_page_size(const struct sidecar *s) { return s->page_size; }
 uint32_t sidecar_n_pages(const struct sidecar *s) { return s->n_pages; }
 uint32_t sidecar_held(const struct sidecar *s) { return s->held; }
 
-size_t sidecar_bytes(const struct sidecar *s)
-{
-    return sizeof *s + (size_t)s->held * (s->page_size + 8) + 4 * ((size_t)s->n_chain_pages + 2 * (size_t)s->n_chains);
-}
-
 /* The place of v among n ascending numbers; n: not there. */
 static uint32_t place_of(const uint32_t *numbers, uint32_t n, uint32_t v)
 {

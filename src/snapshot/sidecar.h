@@ -31,7 +31,6 @@ void sidecar_free(struct sidecar *s); /* NULL is allowed */
 uint32_t sidecar_page_size(const struct sidecar *s);
 uint32_t sidecar_n_pages(const struct sidecar *s);                   /* of the shard file */
 uint32_t sidecar_held(const struct sidecar *s);                      /* how many of them are here; page 1 is */
-size_t sidecar_bytes(const struct sidecar *s);                       /* memory that it takes */
 const uint8_t *sidecar_page(const struct sidecar *s, uint32_t number); /* NULL: not here */
 uint32_t sidecar_chain(const struct sidecar *s, uint32_t head, const uint32_t **numbers); /* as page_source.chain */
 

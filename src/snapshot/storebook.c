@@ -40,8 +40,6 @@ void storebook_free(struct storebook *b)
     mem_free(b);
 }
 
-struct object_store *storebook_own(const struct storebook *b) { return b->own; }
-
 /* The URL of the store to open for a folder elsewhere: its bucket, so that one store serves all shards there; of a local folder, the one above it. */
 static int base_of(const char *url, struct buf *base, struct buf *why)
 {

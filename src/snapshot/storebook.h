@@ -8,7 +8,5 @@ struct storebook;
 struct storebook *storebook_new(struct object_store *own, const struct object_options *options);
 void storebook_free(struct storebook *b); /* NULL is allowed */
 
-struct object_store *storebook_own(const struct storebook *b);
-
 /* Where the shard folder of a manifest lies: the store and its key there, which points into url. prefix is the manifest's s3_prefix (snappath_key has the rule). 0, or an error and why. */
 int storebook_find(struct storebook *b, const char *prefix, const char *url, struct object_store **store, const char **key, struct buf *why);

@@ -27,16 +27,6 @@ static const struct policy {
 
 const char *evict_policy_name(enum evict_policy p) { return policies[p].name; }
 
-bool evict_policy_parse(struct slice name, enum evict_policy *p)
-{
-    for (unsigned i = 0; i < EVICT_POLICIES; i++)
-        if (slice_is(name, policies[i].name)) {
-            *p = (enum evict_policy)i;
-            return true;
-        }
-    return false;
-}
-
 bool evict_policy_is_lfu(enum evict_policy p) { return policies[p].measure == BY_FREQ; }
 
 /* --- the access field --- */

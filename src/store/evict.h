@@ -30,8 +30,7 @@ enum evict_policy {
     EVICT_POLICIES
 };
 
-const char *evict_policy_name(enum evict_policy p);                  /* as maxmemory-policy has it: "allkeys-lru" */
-bool evict_policy_parse(struct slice name, enum evict_policy *p);    /* ASCII case is ignored */
+const char *evict_policy_name(enum evict_policy p); /* as maxmemory-policy has it: "allkeys-lru" */
 bool evict_policy_is_lfu(enum evict_policy p);
 
 /* What the access field holds for a new entry, and after an access to one that held `old`. */

@@ -159,8 +159,6 @@ void interest_remove(struct interests *in, struct interest *i)
     if (k != in->given) drop_key(in, k);
 }
 
-uint64_t interest_hash(const struct interest *i) { return i->key->hash; }
-
 struct interests *interest_home(const struct interest *i) { return i->key->in; }
 
 void interest_ready(struct interests *in, struct interest *i) { list_ready(in, i->key); }

@@ -28,8 +28,7 @@ void interest_touch(struct interests *in, uint16_t db, struct slice key, uint64_
 /* FLUSHDB, SWAPDB: the same for every key of that database that somebody watches or waits for and that `changes` says is concerned. */
 void interest_touch_if(struct interests *in, uint16_t db, bool (*changes)(void *ctx, struct slice key, uint64_t hash), void *ctx);
 
-/* The hash that a registered interest was added with, and where it is registered. */
-uint64_t interest_hash(const struct interest *i);
+/* Where a registered interest is registered. */
 struct interests *interest_home(const struct interest *i);
 /* Puts the interest's key on the ready list once more, if not there: the next in line may be due. No watcher becomes dirty. */
 void interest_ready(struct interests *in, struct interest *i);

@@ -81,23 +81,12 @@ static void any_bytes_are_taken_or_refused(void **state)
     buf_fini(&noise);
 }
 
-static void profiles_have_names(void **state)
-{
-    enum compress_profile p;
-    for (unsigned i = 0; i < COMPRESS_PROFILES; i++) {
-        assert_true(compress_profile_parse(slice_str(compress_profile_name((enum compress_profile)i)), &p));
-        assert_int_equal(p, i);
-    }
-    assert_false(compress_profile_parse(SLICE("zip"), &p));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_packed_unpacks_to_the_same_bytes),
         cmocka_unit_test(what_is_short_or_noise_is_left_raw),
         cmocka_unit_test(any_bytes_are_taken_or_refused),
-        cmocka_unit_test(profiles_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
