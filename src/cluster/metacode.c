@@ -101,6 +101,7 @@ static bool is_address(struct slice s)
 const char *metacode_node_flaw(const struct metacode_node *n)
 {
     if (n->instance == 0) return "the instance of a node is not 0";
+    if (n->peer.n > META_TEXT_MAX || n->client.n > META_TEXT_MAX || n->name.n > META_TEXT_MAX || n->zone.n > META_TEXT_MAX) return "an address, the name and the zone of a node have at most 255 bytes each";
     if (!is_address(n->peer)) return "the address for other nodes is host:port";
     if (!is_address(n->client)) return "the address for clients is host:port";
     if (n->name.n == 0 || !is_word(n->name)) return "the name of a node is a word of printable ASCII without '@' and ','";

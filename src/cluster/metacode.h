@@ -116,5 +116,5 @@ void metacode_get_members(struct wirefield *in, struct raftnode_members *m);
 /* A node: instance u64, and the four texts, each with its length u8. */
 void metacode_add_node(struct buf *out, const struct metacode_node *n);
 void metacode_get_node(struct wirefield *in, struct metacode_node *n);
-/* Whether addresses and name are there and printable; NULL, or a sentence. */
+/* Whether addresses and name are there, printable and not too long to be encoded; NULL, or a sentence. */
 const char *metacode_node_flaw(const struct metacode_node *n);

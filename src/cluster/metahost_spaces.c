@@ -114,6 +114,7 @@ static const char *plan_split(const struct space_map *m, struct slice space, str
 {
     const struct range_desc *d = spaces_range_of(m, space, key);
     if (!d) return "the key space has no ranges: SPACE.SET it RANGE first";
+    if (key.n > META_KEY_MAX) return "a cluster's ranges are split at keys of at most 4096 bytes";
     *p = (struct metaops_plan){.kind = METAOPS_SPLIT, .group = d->shard, .range = d->id, .generation = d->generation, .space = space, .key = key};
     return NULL;
 }

@@ -180,6 +180,7 @@ void metaops_free(struct metaops_op *op) { mem_free(op); }
 
 static void add_counted(struct buf *out, struct slice s)
 {
+    CHECK(s.n <= UINT16_MAX);
     wirefield_add_u16(out, (uint16_t)s.n);
     buf_add_slice(out, s);
 }

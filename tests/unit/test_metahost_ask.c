@@ -276,6 +276,48 @@ static void a_proposal_survives_changes_of_leaders_and_is_applied_once(void **st
     assert_true(repeated > 50);
 }
 
+/* Its answer needs nobody else. */
+static int ask_at_once(struct metahostrig *r, uint64_t node, enum metahost_question q, const struct slice *argv, uint32_t argc, struct metahostrig_answer *a)
+{
+    a->n = 0;
+    metahost_ask(r->nodes[node].host, q, argv, argc, 5000, metahostrig_answered, a);
+    assert_int_equal(a->n, 1);
+    return a->rc;
+}
+
+/* What is too long for an entry never becomes one: whoever is asked says so, leader of the group or not. */
+static void words_that_are_too_long_are_refused(void **state)
+{
+    static const size_t lengths[] = {META_KEY_MAX + 1, UINT16_MAX, UINT16_MAX + 1, 2 * WIRECALL_PIECE, META_ENTRY_MAX + 1};
+    struct metahostrig_answer a = {0};
+    struct metahostrig *r = metahostrig_new(3, 4, 44);
+    char *word = mem_alloc(META_ENTRY_MAX + 1);
+    memset(word, 'k', META_ENTRY_MAX + 1);
+    memcpy(word, "users/", 6);
+    metahostrig_run_to_rest(r, 60);
+    assert_int_equal(metahostrig_ask(r, 1, METAHOST_SPACE, "users RANGE", &a), 0);
+    metahostrig_run_to_rest(r, 60);
+    uint64_t proposals = r->proposals;
+    for (uint64_t node = 1; node <= 3; node++) {
+        for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+            assert_int_equal(ask_at_once(r, node, METAHOST_SPLIT, (struct slice[]){SLICE("users"), slice_of(word, lengths[i])}, 2, &a), -EINVAL);
+            assert_string_equal(a.text.p, "a cluster's ranges are split at keys of at most 4096 bytes");
+            assert_int_equal(ask_at_once(r, node, METAHOST_SPACE, (struct slice[]){slice_of(word, lengths[i]), SLICE("HASH")}, 2, &a), -EINVAL);
+        }
+        for (uint32_t long_one = 1; long_one < 5; long_one++) {
+            struct slice is[] = {SLICE("99"), SLICE("h:1"), SLICE("h:2"), SLICE("n"), SLICE("z")};
+            memcpy(word + META_TEXT_MAX - 1, ":1", 2);
+            is[long_one] = slice_of(word, META_TEXT_MAX + 1);
+            assert_int_equal(ask_at_once(r, node, METAHOST_JOIN, is, 5, &a), -EINVAL);
+            assert_string_equal(a.text.p, "an address, the name and the zone of a node have at most 255 bytes each");
+        }
+    }
+    assert_int_equal(r->proposals, proposals);
+    mem_free(word);
+    buf_fini(&a.text);
+    metahostrig_free(r);
+}
+
 static void a_question_that_nobody_can_decide_times_out(void **state)
 {
     struct metahostrig_answer a = {0};
@@ -305,6 +347,7 @@ int main(void)
         cmocka_unit_test(a_replica_and_a_leadership_are_moved_by_word),
         cmocka_unit_test(a_newcomer_that_was_removed_again_is_added_again),
         cmocka_unit_test(a_proposal_survives_changes_of_leaders_and_is_applied_once),
+        cmocka_unit_test(words_that_are_too_long_are_refused),
         cmocka_unit_test(a_question_that_nobody_can_decide_times_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
