@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cluster/meta.h"
 #include "server/front.h"
 #include "server/rangekeeper_own.h"
 #include "shard/topology.h"
@@ -92,6 +93,13 @@ static void add_ranges(struct rangekeeper *k, enum space_mode mode)
 
 /* ---- at a shard, under its token */
 
+/* A cut need not be a key that is there: where the middle one is too long for that, its first bytes will do. It is of the same space, whose name is shorter. */
+static struct slice as_cut(const struct rangekeeper *k, struct slice key)
+{
+    size_t most = k->server->node ? META_KEY_MAX : SPACES_BOUND_MAX;
+    return slice_of(key.p, key.n < most ? key.n : most);
+}
+
 static void weigh(const struct rangekeeper *k, const struct shard *shard, struct splitter_range *r, struct buf *median)
 {
     uint64_t most = 0;
@@ -107,9 +115,8 @@ static void weigh(const struct rangekeeper *k, const struct shard *shard, struct
         r->bytes += bytes;
         if (bytes <= most) continue;
         most = bytes; /* the database with most of it says where its middle is */
-        struct slice key = entry_key(keyindex_median(index, r->start, end));
         median->len = 0;
-        if (key.n <= SPACES_BOUND_MAX) buf_add_slice(median, key);
+        buf_add_slice(median, as_cut(k, entry_key(keyindex_median(index, r->start, end))));
     }
 }
 

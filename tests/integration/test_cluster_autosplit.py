@@ -95,6 +95,20 @@ def test_a_space_is_cut_by_its_size_and_every_node_has_the_figures_and_the_reaso
     assert all_keys(nodes[1], "big") == [f"big/{i:06}" for i in range(10000)]
 
 
+def test_a_range_of_keys_that_are_too_long_for_a_cut_is_cut_at_their_first_bytes(make_cluster):
+    cluster = make_cluster(args=QUICK + ["--ranges-split-bytes", "512kb", "--ranges-split-ops", 0, "--ranges-merge-ops", 0])
+    a = clients(cluster)[0]
+    keys = [f"long/{i:03}" + 5000 * "k" for i in range(200)]
+    a.execute_command("SPACE.SET", "long", "RANGE")
+    with pytest.raises(redis.ResponseError, match="at keys of at most 4096 bytes"):
+        a.execute_command("RANGE.SPLIT", "long", keys[100])
+    for key in keys:
+        a.set(key, "v")
+    wait_for(lambda: len(ranges(a, "long")) > 1 and is_at_rest(a, "long"), 60, lambda: explain(a, "long"))
+    assert any(len(r["start"]) == 4096 for r in ranges(a, "long"))
+    assert all_keys(a, "long") == keys
+
+
 def test_a_busy_half_is_parted_among_the_nodes_and_merged_again_when_it_rests(make_cluster):
     cluster = make_cluster(args=QUICK + ["--ranges-split-ops", 400])
     nodes = clients(cluster)
