@@ -358,24 +358,31 @@ static void found_now(void *ctx)
     metahost_found(n->meta);
 }
 
-/* Seats of the groups that the log has; then their content. */
-static void recover(struct node *n)
+/* Seats of the groups that the log has; then their content. A replica without a seat would vote and be elected, and serve nobody. */
+static int recover(struct node *n, struct buf *error)
 {
-    uint32_t count = raftthread_found(n->raft, NULL, 0);
+    uint32_t count = raftthread_found(n->raft, NULL, 0), replicas = 0;
     struct raftthread_found *found = mem_alloc((count + 1) * sizeof *found);
     raftthread_found(n->raft, found, count);
-    for (uint32_t i = 0; i < count; i++)
-        if (is_data(found[i].group)) seats_add(n->seats, found[i].group);
+    int rc = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!is_data(found[i].group)) continue;
+        replicas++;
+        if (rc == 0) rc = seats_add(n->seats, found[i].group);
+    }
     n->to_recover = count;
     n->recovered = found;
+    if (rc < 0) buf_printf(error, "this node has %u replicas, and room for %u: cluster-seats is too small", replicas, n->engine->route.shards - 1);
+    return rc;
 }
 
 int node_start(struct node *n, struct buf *error)
 {
-    recover(n);
+    int rc = recover(n, error);
+    if (rc < 0) return rc;
     for (uint32_t i = 0; i < n->peers.n; i++)
         if (n->peers.of[i].id != n->who.id) raftthread_peer_put(n->raft, n->peers.of[i].id, n->peers.of[i].address);
-    int rc = snaphost_start(n->snapshots);
+    rc = snaphost_start(n->snapshots);
     if (rc < 0) {
         buf_printf(error, "no thread for snapshots: %s", strerror(-rc));
         return rc;

@@ -303,3 +303,18 @@ def test_a_node_that_was_removed_while_it_was_away_is_told_when_it_comes_back(cl
     cluster.nodes[3].life.process.returncode = 0  # as it should
     assert "another node says that this one was declared gone" in cluster.nodes[3].log()
     cluster.write_everywhere(1, "without node 3")
+
+
+def test_a_node_with_more_replicas_than_seats_does_not_start(make_cluster):
+    cluster = make_cluster(nodes=1, args=["--cluster-shards", 8])
+    cluster.write_everywhere(1, "v")
+    cluster.stop(1)
+    cluster.args = ["--cluster-shards", 2, "--cluster-seats", 8]
+    cluster.start(1)
+    assert cluster.nodes[1].life.process.wait(20 * PATIENCE) == 1
+    cluster.nodes[1].life.process.returncode = 0  # as it should
+    assert "this node has 8 replicas, and room for 7: cluster-seats is too small" in cluster.nodes[1].log()
+    cluster.args = ["--cluster-shards", 2, "--cluster-seats", 9]
+    cluster.start(1)
+    cluster.wait_ok()
+    assert set(read_all(cluster.port(1), SPREAD)) == {"v"}
