@@ -133,12 +133,21 @@ void metahost_ask_hurry(struct metahost *h, uint32_t group)
 
 /* ---- leadership */
 
+/* It votes, and has answered lately; 0: somebody else does. Whoever does not would keep the group waiting. */
+static bool can_take_over(const struct metahost *h, const struct raftnode_info *info, uint64_t to)
+{
+    for (uint32_t i = 0; i < info->members.n; i++) {
+        const struct raftnode_member *m = &info->members.m[i];
+        if ((to ? m->node == to : m->node != h->me) && m->role == RAFTNODE_VOTER && info->answers[i]) return true;
+    }
+    return false;
+}
+
 /* This node leads the group. */
 static void hand_over(struct metahost *h, struct metahost_group *g, uint64_t to, const char *why)
 {
     struct raftnode_info info;
-    if (h->calls.look(h->calls.ctx, g->id, &info) < 0 || info.transferring || to == h->me) return;
-    if (to && meta_members_role(&info.members, to) != RAFTNODE_VOTER) return;
+    if (h->calls.look(h->calls.ctx, g->id, &info) < 0 || info.transferring || to == h->me || !can_take_over(h, &info, to)) return;
     slog(h->log, SLOG_NOTICE, "leadership is handed over", "group=%u to=%" PRIu64 " why=%s", g->id, to, why);
     h->calls.transfer(h->calls.ctx, g->id, to);
 }

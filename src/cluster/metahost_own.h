@@ -19,7 +19,8 @@
 
 enum {
     METAHOST_STATUS_MS = 250,    /* between two reports */
-    METAHOST_ALIVE_MS = 3000,    /* so long after its last report a node is alive */
+    METAHOST_ALIVE_MS = 3000,    /* so long after its last report a node is alive, */
+    METAHOST_LIVELY_MS = 1000,   /* and so long it is given something to do */
     METAHOST_PAUSE_MS = 1000,    /* a turn that comes so late: this process stood still, and the silence was its own */
     METAHOST_RETRY_MS = 300,     /* a proposal that went to another node is repeated */
     METAHOST_TEND_MS = 200,      /* a leader looks after its groups, at least */
@@ -127,6 +128,7 @@ void metahost_peers_put(struct metahost *h, uint64_t id, struct slice address);
 void metahost_peers_sync(struct metahost *h); /* with the state of group 0 */
 void metahost_peers_pass(struct metahost *h, uint64_t gap); /* time that nobody lived through */
 void metahost_peers_tick(struct metahost *h);
+bool metahost_peers_lively(const struct metahost *h, uint64_t id); /* another node: it was heard of just now, and is reached */
 /* Since when a node has been silent; 0: it is alive. */
 uint64_t metahost_peers_silent_since(const struct metahost *h, uint64_t id);
 bool metahost_peers_lost(const struct metahost *h, uint64_t id); /* silent for so long that its replicas are made anew; or gone */

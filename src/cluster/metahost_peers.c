@@ -120,6 +120,12 @@ bool metahost_alive(const struct metahost *h, uint64_t node)
 
 bool metahost_reaches(const struct metahost *h, uint64_t node) { return node == h->me || !h->calls.reaches || h->calls.reaches(h->calls.ctx, node); }
 
+bool metahost_peers_lively(const struct metahost *h, uint64_t id)
+{
+    const struct metahost_peer *p = metahost_peers_find(h, id);
+    return p && p->heard && h->now - p->heard < METAHOST_LIVELY_MS && metahost_reaches(h, id);
+}
+
 bool metahost_peers_lost(const struct metahost *h, uint64_t id)
 {
     if (metanodes_gone(h->nodes, id)) return true;

@@ -28,7 +28,7 @@ static void view_node(const struct metahost *h, struct placer_node *n)
     n->alive = n->alive && metahost_alive(h, n->id);
     n->dead_since_ms = metahost_peers_silent_since(h, n->id);
     n->load = n->id == h->me ? h->report.bytes : p ? p->bytes : 0;
-    n->closed = n->id == h->me ? h->report.full : (p && p->full) || !metahost_reaches(h, n->id);
+    n->closed = n->id == h->me ? h->report.full : (p && p->full) || !metahost_peers_lively(h, n->id);
 }
 
 static void view_init(const struct metahost *h, struct placer_view *v)

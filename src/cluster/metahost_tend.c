@@ -244,7 +244,7 @@ static uint64_t heir_with_room(const struct metahost *h, const struct metahost_g
     for (uint32_t i = 0; i < m->n; i++) {
         uint64_t id = m->m[i].node;
         const struct metahost_peer *p = metahost_peers_find(h, id);
-        if (id == h->me || m->m[i].role != RAFTNODE_VOTER || !p || p->full || !metahost_alive(h, id) || !metahost_reaches(h, id) || metahost_peers_is_behind(g, id)) continue;
+        if (id == h->me || m->m[i].role != RAFTNODE_VOTER || !p || p->full || !metahost_peers_lively(h, id) || metahost_peers_is_behind(g, id)) continue;
         return id;
     }
     return 0;

@@ -21,7 +21,7 @@ struct placer_node {
     enum metacode_node_state state;
     struct slice zone; /* borrowed from the nodes */
     bool alive;
-    bool closed;            /* its log has no room, or it cannot be reached: it gets no replica and no leadership */
+    bool closed;            /* its log has no room, it cannot be reached, or it has said nothing for a moment: it gets no replica and no leadership */
     uint64_t dead_since_ms; /* if not alive */
     uint64_t load;          /* any measure, the same for all: of two equal nodes the one with less gets the replica */
 };

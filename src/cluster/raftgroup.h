@@ -85,6 +85,8 @@ struct raftnode_peer {
     struct buf out;
     struct buf probe; /* the read probe of this turn, a frame that is not ended yet; empty: none */
     size_t probe_at;
+    bool answered;        /* something that this node sent, at last at */
+    uint64_t answered_at;
     bool capacity_known;
     uint32_t capacity_kib; /* of its log, as it said last */
 };

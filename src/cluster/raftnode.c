@@ -228,6 +228,15 @@ int raftnode_group_drop(struct raftnode *n, uint32_t group)
     return 0;
 }
 
+static bool answers(const struct raftnode *n, uint64_t id)
+{
+    for (uint32_t i = 0; i < n->n_peers; i++) {
+        const struct raftnode_peer *p = n->peers[i];
+        if (p->id == id) return p->answered && n->now - p->answered_at < n->options.election_ms;
+    }
+    return false;
+}
+
 int raftnode_look(const struct raftnode *n, uint32_t group, struct raftnode_info *out)
 {
     struct raftgroup *g = raftnode_group(n, group);
@@ -256,6 +265,7 @@ int raftnode_look(const struct raftnode *n, uint32_t group, struct raftnode_info
         raft_index match = 0;
         if (g->reign) raft_match_index(&g->raft, m->m[i].node, &match);
         out->match[i] = match;
+        out->answers[i] = answers(n, m->m[i].node);
     }
     return 0;
 }
@@ -288,6 +298,13 @@ void raftnode_tick(struct raftnode *n, uint64_t now)
     }
 }
 
+static void note_answer(const struct raftnode *n, struct raftnode_peer *p, const struct raft_message *m)
+{
+    if (m->type != RAFT_APPEND_ENTRIES_RESULT && m->type != RAFT_REQUEST_VOTE_RESULT) return;
+    p->answered = true;
+    p->answered_at = n->now;
+}
+
 static void note_capacity(struct raftnode_peer *p, const struct raft_message *m)
 {
     if (m->type == RAFT_APPEND_ENTRIES_RESULT) p->capacity_kib = m->append_entries_result.capacity;
@@ -317,6 +334,7 @@ int raftnode_receive(struct raftnode *n, uint64_t from, const struct wire_frame 
     }
     struct raftnode_peer *p = raftnode_peer(n, from);
     m.server_address = p->address;
+    note_answer(n, p, &m);
     note_capacity(p, &m);
     struct raftgroup *g = raftnode_group(n, frame->group);
     if (g) {
@@ -452,6 +470,24 @@ void raftnode_read(struct raftnode *n, uint32_t group, uint64_t ticket)
     else n->out.read_failed(n->out.ctx, ticket);
 }
 
+/* The voter that answers and has most of the log. 0, or -EAGAIN: none answers, -ENOENT: there is no other. */
+static int find_heir(const struct raftgroup *g, uint64_t *to)
+{
+    const struct raftnode_members *m = raftmember_latest(&g->members);
+    raft_index best = 0, match;
+    int rc = -ENOENT;
+    for (uint32_t i = 0; m && i < m->n; i++) {
+        uint64_t id = m->m[i].node;
+        if (m->m[i].role != RAFTNODE_VOTER || id == g->node->options.id) continue;
+        if (rc == -ENOENT) rc = -EAGAIN;
+        if (!answers(g->node, id) || raft_match_index(&g->raft, id, &match) != 0 || (rc == 0 && match <= best)) continue;
+        *to = id;
+        best = match;
+        rc = 0;
+    }
+    return rc;
+}
+
 int raftnode_transfer(struct raftnode *n, uint32_t group, uint64_t to)
 {
     struct raftgroup *g = raftnode_group(n, group);
@@ -459,6 +495,9 @@ int raftnode_transfer(struct raftnode *n, uint32_t group, uint64_t to)
     if (!raftgroup_ready(g)) return -EPERM;
     if (to == n->options.id) return -EINVAL;
     if (g->change.step != RAFTMEMBER_IDLE || raft_transferee(&g->raft)) return -EAGAIN;
+    int rc = to ? 0 : find_heir(g, &to);
+    if (rc < 0) return rc;
+    if (raftmember_role(raftmember_latest(&g->members), to) == RAFTNODE_VOTER && !answers(n, to)) return -EAGAIN;
     raftgroup_submit_queue(g);
     struct raft_event e = {.type = RAFT_TRANSFER};
     e.transfer.server_id = to;

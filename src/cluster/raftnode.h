@@ -124,6 +124,7 @@ struct raftnode_info {
     uint64_t log_bytes;     /* of entries that are kept: what makes a new one worthwhile */
     struct raftnode_members members;      /* the latest, committed or not */
     uint64_t match[RAFTNODE_MEMBERS_MAX]; /* of the members, as far as this leader knows; else 0 */
+    bool answers[RAFTNODE_MEMBERS_MAX];   /* the member has answered this node within an election time-out */
 };
 
 /* log is open, and kept; only raftnode puts records into it. out is copied. Groups found in the log sleep until they are resumed. */
@@ -165,7 +166,7 @@ void raftnode_flush(struct raftnode *n);
 int raftnode_submit(struct raftnode *n, uint32_t group, uint64_t term, struct slice data, uint64_t *index);
 /* Ends with read_ok or read_failed for this ticket, at flush or later; at once if the group is not here. */
 void raftnode_read(struct raftnode *n, uint32_t group, uint64_t ticket);
-/* Hands leadership to a voter (0: the best one). Submits are refused meanwhile; it ends by role(), or after an election time-out. */
+/* Hands leadership to a voter (0: the best one). Submits are refused meanwhile; it ends by role(), or after an election time-out. One that has not answered for so long would not take it: -EAGAIN. */
 int raftnode_transfer(struct raftnode *n, uint32_t group, uint64_t to);
 /* Makes a node a member with this role, step by step: a newcomer is a spare first, catches up, and is promoted. RAFTNODE_GONE removes it. One at a time per
  * group; ends with changed(). -EBUSY: it is the leader itself, which has to transfer leadership before it can leave. */

@@ -39,6 +39,7 @@ struct metahostrig_node {
     uint64_t id, incarnation;
     bool exists, up, failed;
     bool unreachable; /* its own frames arrive, those to it do not */
+    bool silent;      /* neither do, though the others are connected to it */
     struct metahost *host;
     struct metacode_node is;
     char text[4][48];
@@ -71,7 +72,7 @@ struct metahostrig {
     struct metahostrig_group groups[METAHOSTRIG_GROUPS];
     struct metahostrig_mail *mail, **mail_end;
     uint64_t transfers, proposals, repeats;
-    uint64_t vain; /* transfers to a node that is down */
+    uint64_t vain; /* transfers to a node that is down or silent */
 };
 
 /* ---- the made-up Raft */
@@ -281,7 +282,7 @@ static inline void metahostrig_transfer(void *ctx, uint32_t group, uint64_t to)
     struct metahostrig *r = n->rig;
     struct metahostrig_group *g = &r->groups[group];
     const struct raftnode_members *m = metahostrig_members(g, g->n);
-    r->vain += to && !r->nodes[to].up;
+    r->vain += to && (!r->nodes[to].up || r->nodes[to].silent);
     if (g->leader != n->id || g->change.on) return;
     for (uint32_t i = 0; !to && i < m->n; i++)
         if (m->m[i].node != n->id && m->m[i].role == RAFTNODE_VOTER && metahostrig_sits(r, group, m->m[i].node)) to = m->m[i].node;
@@ -322,7 +323,11 @@ static inline int metahostrig_look(void *ctx, uint32_t group, struct raftnode_in
     out->leader = g->leader;
     out->last = g->n;
     if (m) out->members = *m;
-    for (uint32_t i = 0; leads && m && i < m->n; i++) out->match[i] = n->rig->nodes[m->m[i].node].at[group].handed;
+    for (uint32_t i = 0; leads && m && i < m->n; i++) {
+        const struct metahostrig_node *peer = &n->rig->nodes[m->m[i].node];
+        out->match[i] = peer->at[group].handed;
+        out->answers[i] = peer->up && !peer->silent && !peer->unreachable;
+    }
     return 0;
 }
 
@@ -350,7 +355,7 @@ static inline void metahostrig_send(void *ctx, uint64_t peer, struct slice frame
 {
     struct metahostrig_node *n = ctx;
     struct metahostrig *r = n->rig;
-    if (!n->peer[peer] || r->nodes[peer].unreachable || rng_below(&r->rng, 100) < r->loss) return;
+    if (!n->peer[peer] || n->silent || r->nodes[peer].silent || r->nodes[peer].unreachable || rng_below(&r->rng, 100) < r->loss) return;
     struct metahostrig_mail *m = mem_zalloc(sizeof *m);
     m->from = n->id;
     m->to = peer;

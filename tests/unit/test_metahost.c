@@ -282,6 +282,48 @@ static void a_node_that_has_just_died_is_handed_no_leadership(void **state)
     }
 }
 
+static void a_node_that_has_just_fallen_silent_is_handed_no_leadership(void **state)
+{
+    for (uint64_t silent = 1; silent <= 3; silent++) {
+        struct metahostrig *r = metahostrig_new(3, 16, 60 + silent);
+        metahostrig_run_to_rest(r, 60);
+        uint64_t other = silent % 3 + 1;
+        metahostrig_crash(r, silent);
+        metahostrig_run(r, 1000);
+        metahostrig_start(r, silent);
+        r->nodes[silent].silent = true;
+        metahostrig_run(r, 1500);
+        assert_true(metahost_alive(r->nodes[other].host, silent) && metahost_reaches(r->nodes[other].host, silent)); /* as far as one can tell */
+        assert_int_equal(leads_of(r, silent), 0);
+        metahostrig_run(r, 5000);
+        assert_int_equal(r->vain, 0);
+        r->nodes[silent].silent = false;
+        metahostrig_run_to_rest(r, 60);
+        assert_true(leads_of(r, silent) >= 4);
+        metahostrig_free(r);
+    }
+}
+
+static void nobody_is_asked_to_lead_who_does_not_answer(void **state)
+{
+    struct metahostrig_answer a = {0};
+    struct metahostrig *r = metahostrig_new(3, 4, 70);
+    metahostrig_run_to_rest(r, 60);
+    uint64_t leader = r->groups[2].leader, to = leader % 3 + 1;
+    char words[32];
+    snprintf(words, sizeof words, "2 %u", (unsigned)to);
+    r->nodes[to].silent = true;
+    assert_true(metahostrig_ask(r, leader, METAHOST_LEAD, words, &a) < 0);
+    assert_int_equal(r->vain, 0);
+    assert_int_equal(r->groups[2].leader, leader);
+    r->nodes[to].silent = false;
+    metahostrig_run(r, 1000);
+    assert_int_equal(metahostrig_ask(r, leader, METAHOST_LEAD, words, &a), 0);
+    assert_int_equal(r->groups[2].leader, to);
+    buf_fini(&a.text);
+    metahostrig_free(r);
+}
+
 static void a_leader_that_is_silent_is_not_shown_as_one(void **state)
 {
     struct metahostrig_answer a = {0};
@@ -458,6 +500,8 @@ int main(void)
         cmocka_unit_test(leaving_can_be_called_off),
         cmocka_unit_test(a_dead_node_is_replaced_after_the_time_out_and_gone_then),
         cmocka_unit_test(a_node_that_has_just_died_is_handed_no_leadership),
+        cmocka_unit_test(a_node_that_has_just_fallen_silent_is_handed_no_leadership),
+        cmocka_unit_test(nobody_is_asked_to_lead_who_does_not_answer),
         cmocka_unit_test(a_leader_that_is_silent_is_not_shown_as_one),
         cmocka_unit_test(a_node_that_is_dead_for_good_is_removed_by_word),
         cmocka_unit_test(a_short_silence_moves_nothing),

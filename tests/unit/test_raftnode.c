@@ -356,6 +356,36 @@ static void leadership_is_handed_over_within_a_round_trip(void **state)
     rig_free(r);
 }
 
+static bool answers(struct rig_node *n, uint64_t member)
+{
+    struct raftnode_info info;
+    assert_int_equal(raftnode_look(n->raft, 0, &info), 0);
+    for (uint32_t i = 0; i < info.members.n; i++)
+        if (info.members.m[i].node == member) return info.answers[i];
+    return false;
+}
+
+static void leadership_is_not_handed_to_who_has_not_answered_lately(void **state)
+{
+    struct rig *r = rig_new(3);
+    rig_create(r, 0, 3);
+    struct rig_node *old = rig_new_leader(r, 0), *silent = rig_follower_of(r, old);
+    struct rig_node *third = &r->n[6 - old->id - silent->id];
+    uint64_t index;
+    rig_run(r, 200);
+    assert_true(answers(old, silent->id) && answers(old, third->id));
+    silent->cut = true;
+    rig_run(r, 900);
+    assert_ptr_equal(rig_leader(r, 0), old);
+    assert_true(!answers(old, silent->id) && answers(old, third->id));
+    assert_int_equal(raftnode_transfer(old->raft, 0, silent->id), -EAGAIN);
+    assert_int_equal(raftnode_submit(old->raft, 0, old->g[0].term, SLICE("x"), &index), 0); /* nobody is kept waiting */
+    assert_int_equal(raftnode_transfer(old->raft, 0, 0), 0);
+    rig_settle(r);
+    assert_ptr_equal(rig_leader(r, 0), third);
+    rig_free(r);
+}
+
 static void all_nodes_go_on_where_they_were_after_a_power_loss(void **state)
 {
     struct rig *r = rig_new(3);
@@ -467,6 +497,7 @@ int main(void)
         cmocka_unit_test(what_is_committed_in_a_prompt_group_is_heard_of_without_a_heartbeat),
         cmocka_unit_test(what_a_leader_submitted_in_vain_is_told_and_the_rest_handed_again),
         cmocka_unit_test(leadership_is_handed_over_within_a_round_trip),
+        cmocka_unit_test(leadership_is_not_handed_to_who_has_not_answered_lately),
         cmocka_unit_test(all_nodes_go_on_where_they_were_after_a_power_loss),
         cmocka_unit_test(a_node_whose_log_is_damaged_does_not_start),
         cmocka_unit_test(two_leaders_of_one_term_stop_the_group),
