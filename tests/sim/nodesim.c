@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/le.h"
 #include "base/mem.h"
+#include "cluster/termboard.h"
 #include "cluster/wire.h"
 #include "cluster/wireraft.h"
 #include "nodesim_own.h"
@@ -237,6 +238,7 @@ static bool do_work_task(struct nodesim_node *n, enum nodesim_task kind, uint64_
     if (kind == NODESIM_WIDE_WAKE) nodesim_wide_wake(n, arg);
     if (kind == NODESIM_LIST_WAKE) nodesim_list_wake(n);
     if (kind == NODESIM_FORWARD) nodesim_forward_go_on(n, arg);
+    nodesim_proof_task(n, kind, arg);
     nodesim_mover_task(n, kind, arg);
     if (kind == NODESIM_LOOK || kind == NODESIM_UPKEEP) nodesim_client_look(n);
     work(n);
@@ -328,7 +330,7 @@ static bool open_raft(struct nodesim_node *n)
     if (!n->log) world_after(w, n->id, 300 * WORLD_MS, NODESIM_BEGIN, 0); /* a new one, on a full disk: it is tried again */
     buf_fini(&error);
     if (!n->log) return false;
-    struct raftnode_options o = {.id = n->id, .seed = rng_u64(rng), .now = n->clock, .reserve_bytes = 4096, .install_ms = 3000, .prompt_groups = META_FIRST_DATA_GROUP};
+    struct raftnode_options o = {.id = n->id, .seed = rng_u64(rng), .now = n->clock, .reserve_bytes = 4096, .install_ms = 3000, .prompt_groups = META_FIRST_DATA_GROUP, .board = n->board = termboard_new(NODESIM_GROUPS)};
     struct raftnode_out out = nodesim_upcalls;
     out.ctx = n;
     n->raft = raftnode_new(&o, n->log, &out);
@@ -453,8 +455,10 @@ static void close_raft(struct nodesim_node *n)
     nodesim_mover_close(n);
     raftnode_free(n->raft);
     raftlog_close(n->log);
+    termboard_free(n->board);
     n->log = NULL;
     n->raft = NULL;
+    n->board = NULL;
     nodesim_snap_close(n);
 }
 

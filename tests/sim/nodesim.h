@@ -6,6 +6,7 @@
  *     nodesim_snap.c     what snaphost's threads do: snapshots are taken, given, fetched, and seats filled from them
  *     nodesim_client.c   clients, and the guests (server/relay.h) that run their commands
  *     nodesim_leg.c      requests to groups, on their way
+ *     nodesim_proof.c    who vouches for a leader
  *     nodesim_txn.c      transactions over groups, their coordinators and the care for what those leave behind
  *     nodesim_forward.c  writes that one node sends to another, with numbers
  *     nodesim_wide.c     commands on ranges that lie in several groups
@@ -45,6 +46,7 @@ enum nodesim_mutant {
     NODESIM_NO_RECORD,     /* a leader does not know a write again that has happened */
     NODESIM_ON_THEIR_WAY,  /* a group tells of all its keys while some of them are on their way */
     NODESIM_OLD_LIST,      /* who asks for all keys does not hear that groups know a newer map */
+    NODESIM_BLIND_VOUCHER, /* who is asked whether it knows of a later term does not look */
     NODESIM_MUTANTS,
 };
 const char *nodesim_mutant_name(enum nodesim_mutant m);
@@ -59,6 +61,8 @@ struct nodesim_result {
     uint64_t hash;
     struct world_counts world;
     uint64_t writes, reads, bounced, lost, uncertain, expiring;
+    uint64_t proven, vouched; /* reads that needed no confirmation by Raft; of them, by the node that sent the request */
+    uint64_t boards; /* frames that the board of terms was asked about */
     uint64_t reigns, refills, installs, recoveries, snapshots, held; /* held: commands in whose middle the world went on */
     uint64_t moves, joins, leaves, transfers, drops;
     uint64_t ranges, modes, splits, merges, range_moves, group_splits; /* ranges: commands on them; group_splits: an interval of the hash went to a new group */

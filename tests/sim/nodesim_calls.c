@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "boardcheck.h"
 #include "cluster/intents.h"
 #include "nodesim_own.h"
 #include "shard/task.h"
@@ -15,7 +16,12 @@ static bool is_data(uint32_t group) { return group >= META_FIRST_DATA_GROUP; }
 
 /* ---- upcalls of Raft */
 
-static void on_send(void *ctx, uint64_t peer, struct slice frames) { nodesim_send(ctx, peer, frames); }
+static void on_send(void *ctx, uint64_t peer, struct slice frames)
+{
+    struct nodesim_node *n = ctx;
+    n->sim->result->boards += boardcheck_frames(n->sim->w, n->id, n->raft, n->board, frames);
+    nodesim_send(n, peer, frames);
+}
 
 static void on_committed(void *ctx, uint32_t group, const struct raftnode_entry *entries, uint32_t count)
 {

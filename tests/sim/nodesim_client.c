@@ -63,11 +63,12 @@ static void add_guest(struct nodesim_node *n, const struct nodesim_guest *g)
 }
 
 /* What a mutant does not wait for is no part of the hold. */
-static enum seat_outcome outcome(const struct nodesim_node *n, const struct nodesim_guest *g)
+static enum seat_outcome outcome(struct nodesim_node *n, struct nodesim_guest *g)
 {
     struct hold h = g->hold;
-    if (n->sim->mutant == NODESIM_NAIVE_READ && !h.wrote) h.round = 0;
+    if (n->sim->mutant == NODESIM_NAIVE_READ && !h.wrote) h.round = h.unproven = 0;
     enum seat_outcome o = seat_outcome(&h);
+    if (o == SEAT_DONE && h.unproven) return nodesim_proof(n, &g->hold);
     return n->sim->mutant == NODESIM_EARLY_ANSWER && h.wrote && o == SEAT_WAIT ? SEAT_DONE : o;
 }
 
@@ -101,6 +102,8 @@ static bool runs_wide(const struct nodesim_guest *g, const struct command *cmd, 
 static void settle_one(struct nodesim_node *n, struct nodesim_guest *g, const struct nodesim_run *r, uint32_t group)
 {
     if (!g->hold.bounced) {
+        nodesim_proof_by(n, &g->hold, r->from, r->term);
+        if (g->hold.unproven) nodesim_proof(n, &g->hold); /* at once, though it may have to wait for other things, too */
         add_guest(n, g);
         return;
     }
@@ -114,7 +117,7 @@ static void settle_one(struct nodesim_node *n, struct nodesim_guest *g, const st
 bool nodesim_client_run(struct nodesim_node *n, const struct nodesim_guest *guest, const struct nodesim_run *r)
 {
     struct buf replies = {0};
-    struct task t = {.out = &replies, .resp = 2, .db = r->db, .stale = r->stale, .tickets = r->ticket};
+    struct task t = {.out = &replies, .resp = 2, .db = r->db, .stale = r->stale, .tickets = r->ticket, .proves = rng_below(nodesim_rng(n), 2)};
     size_t at = 0;
     for (uint32_t i = 0; i < r->times; i++) task_add_to(&t, n->engine, r->group, command_find_any(n->sim->commands, r->argv[0]), r->argv, r->argc);
     uint32_t group = t.requests[0].group;

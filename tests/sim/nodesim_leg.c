@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "cluster/intents.h"
 #include "cluster/seatentry.h"
+#include "cluster/termboard.h"
 #include "log/opcode.h"
 #include "nodesim_own.h"
 
@@ -23,6 +24,7 @@ struct leg {
     bool writes, open, rests;
     struct buf args; /* each: length u32, bytes */
     struct ticket ticket; /* seq 0: it has no number */
+    uint64_t term;        /* of the sender's replica of the group, when it was sent */
     enum txn_fate fate;
     struct buf reply;
 };
@@ -118,6 +120,7 @@ static void post(struct nodesim_node *n, uint32_t leg)
         return;
     }
     l->attempt++;
+    l->term = termboard_term(n->board, l->group);
     world_after(s->w, to, way_us(s, is_order(l)), NODESIM_LEG, ticket(leg, l->attempt));
     world_after(s->w, n->id, TRY_MS * WORLD_MS, NODESIM_LEG_TIME, ticket(leg, l->attempt));
 }
@@ -274,7 +277,7 @@ static bool run_leg(struct nodesim_node *n, uint64_t arg, uint32_t attempt, uint
     const struct leg *l = &n->sim->legs->legs[leg_of(arg)];
     const struct ticket ticket = l->ticket;
     uint16_t db = n->sim->legs->calls[l->call].who.db;
-    const struct nodesim_run run = {.group = group, .argv = argv, .argc = argc, .times = 1, .db = db, .ticket = ticket.seq ? &ticket : NULL};
+    const struct nodesim_run run = {.group = group, .argv = argv, .argc = argc, .times = 1, .db = db, .ticket = ticket.seq ? &ticket : NULL, .from = n->sim->legs->calls[l->call].node, .term = l->term};
     return nodesim_client_run(n, &(struct nodesim_guest){.client = leg_of(arg), .attempt = attempt, .is_leg = true}, &run);
 }
 

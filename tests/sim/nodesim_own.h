@@ -56,6 +56,9 @@ enum nodesim_task {
     NODESIM_WIDE_WAKE,
     NODESIM_LIST_WAKE, /* commands over all keys: a map has come, or it is time */
     NODESIM_FORWARD, /* the next round of a write that is sent on */
+    NODESIM_PROBE,   /* another worker asks in which term this node is, */
+    NODESIM_PROBE_ACK,  /* the answer to that, */
+    NODESIM_PROBE_TIME, /* none came */
     NODESIM_CARE,
     NODESIM_MOVER,   /* the mover's turn, */
     NODESIM_MOVER_FOUND, /* what there is to drive, */
@@ -169,6 +172,7 @@ struct nodesim_node { /* a process. As long as the machine has no node of the cl
 
     struct raftlog *log; /* NULL: it has crashed */
     struct raftnode *raft;
+    struct termboard *board;
     struct raftlog_write write;
     struct raftlog_chore chore;
     bool writing, choring, woken;
@@ -235,6 +239,8 @@ struct nodesim {
     struct nodesim_txns *txns;
     uint64_t wides; /* numbers of commands over several groups */
     struct nodesim_legs *legs;
+    struct nodesim_probe *probes;
+    uint32_t n_probes, cap_probes;
     struct wgl *history;
     struct nodesim_result *result;
 };
@@ -283,6 +289,8 @@ struct nodesim_run {
     uint16_t db;
     bool stale;
     const struct ticket *ticket; /* of a write that another node may have sent; NULL */
+    uint32_t from; /* the node that has sent it, */
+    uint64_t term; /* and in which term of the group that was then; 0: it did not say */
 };
 /* Runs a command, for the guest g. False as above. */
 bool nodesim_client_run(struct nodesim_node *n, const struct nodesim_guest *g, const struct nodesim_run *r);
@@ -345,6 +353,11 @@ void nodesim_leg_send(struct nodesim_node *n, const struct nodesim_call *who, co
 void nodesim_leg_send_numbered(struct nodesim_node *n, const struct nodesim_call *who, const struct txn_request *request, const struct ticket *ticket, uint32_t timeout_ms);
 bool nodesim_leg_task(struct nodesim_node *n, enum nodesim_task kind, uint64_t arg); /* false: the process died in the middle of it */
 void nodesim_leg_reply(struct nodesim_node *n, const struct nodesim_guest *g, enum nodesim_status status, uint32_t leader, struct slice reply);
+
+/* ---- nodesim_proof.c */
+enum seat_outcome nodesim_proof(struct nodesim_node *n, struct hold *h); /* of one that is unproven: LOST, or it is asked for */
+void nodesim_proof_by(struct nodesim_node *n, struct hold *h, uint32_t node, uint64_t term); /* the node that sent the request was in this term then */
+void nodesim_proof_task(struct nodesim_node *n, enum nodesim_task kind, uint64_t probe);
 
 /* ---- nodesim_txn.c */
 void nodesim_txn_new(struct nodesim *s);

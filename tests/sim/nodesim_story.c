@@ -17,7 +17,7 @@ enum { CALM_MS = 2500, FAULTS_MS = 14000, PEACE_MS = 7000, QUIET_MS = 5000, ASK_
 const char *nodesim_mutant_name(enum nodesim_mutant m)
 {
     static const char *names[NODESIM_MUTANTS] = {"sound", "early-answer", "unconfirmed-read", "no-refill", "twice", "old-reign", "read-intent", "no-reservation", "unheld-read",
-                                                 "no-fence", "early-drop", "old-driver", "old-map", "half-lock", "half-deletion", "no-record", "on-their-way", "old-list"};
+                                                 "no-fence", "early-drop", "old-driver", "old-map", "half-lock", "half-deletion", "no-record", "on-their-way", "old-list", "blind-voucher"};
     return names[m];
 }
 
@@ -399,6 +399,7 @@ static void free_sim(struct nodesim *s)
     for (uint32_t i = 0; i < s->n_answers; i++) buf_fini(&s->answers[i].reply);
     mem_free(s->answers);
     mem_free(s->requests);
+    mem_free(s->probes);
     wgl_free(s->history);
     command_table_free(s->commands);
     slog_close(&s->log);

@@ -6,8 +6,9 @@
 #include "base/check.h"
 #include "base/le.h"
 #include "base/mem.h"
+#include "boardcheck.h"
 #include "cluster/termboard.h"
-#include "cluster/wireraft.h"
+#include "cluster/wire.h"
 
 static struct rng *rng_of(struct raftsim_proc *p) { return world_rng(p->sim->w); }
 
@@ -31,39 +32,10 @@ static bool keep_snapshot(struct raftsim_proc *p, uint32_t group, uint64_t index
 
 /* ---- upcalls */
 
-static uint64_t term_of(const struct raft_message *m)
-{
-    switch (m->type) {
-    case RAFT_REQUEST_VOTE: return m->request_vote.pre_vote ? 0 : m->request_vote.term; /* who only asks whether it would be elected is not in that term, */
-    case RAFT_REQUEST_VOTE_RESULT: return m->request_vote_result.pre_vote ? 0 : m->request_vote_result.term; /* nor who answers that */
-    case RAFT_APPEND_ENTRIES: return m->append_entries.term;
-    case RAFT_APPEND_ENTRIES_RESULT: return m->append_entries_result.term;
-    case RAFT_INSTALL_SNAPSHOT: return m->install_snapshot.term;
-    case RAFT_TIMEOUT_NOW: return m->timeout_now.term;
-    default: return 0;
-    }
-}
-
-/* Workers vouch for what stands there: nothing of a term leaves before the board says it. */
-static void check_board(struct raftsim_proc *p, struct slice frames)
-{
-    struct wire_frame f;
-    struct raft_message m;
-    const char *why;
-    for (; frames.n && wire_frame(frames, &f, &why) == WIRE_OK; frames = slice_of(frames.p + f.whole.n, frames.n - f.whole.n)) {
-        if (!wireraft_is(f.type) || !p->r[f.group].there) continue; /* what a replica said before it was dropped may leave after it */
-        CHECK(wireraft_get(&f, p->node, &m) == 0);
-        uint64_t shown = termboard_term(p->board, f.group);
-        if (term_of(&m) > shown) world_fail(p->sim->w, "group %u: node %u sends %s of term %llu, and its board says %llu", f.group, p->node, wire_type_name(f.type), (unsigned long long)term_of(&m), (unsigned long long)shown);
-        p->sim->result->vouched += shown > 0;
-        wireraft_discard(&m);
-    }
-}
-
 static void on_send(void *ctx, uint64_t peer, struct slice frames)
 {
     struct raftsim_proc *p = ctx;
-    check_board(p, frames);
+    p->sim->result->vouched += boardcheck_frames(p->sim->w, p->node, p->raft, p->board, frames);
     world_send(p->sim->w, p->node, (uint32_t)peer, frames);
 }
 

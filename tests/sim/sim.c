@@ -95,6 +95,9 @@ static void run_nodes(uint64_t seed, int mutant, bool trace, struct outcome *o)
     add(o, "uncertain", r.uncertain);
     add(o, "lost", r.lost);
     add(o, "expiring keys", r.expiring);
+    must(o, "proven by workers", r.proven);
+    must(o, "by senders", r.vouched);
+    must(o, "sent by the board", r.boards);
     add(o, "reigns", r.reigns);
     add(o, "commands held up", r.held);
     add(o, "seats made anew", r.refills);
