@@ -65,6 +65,7 @@ struct nodesim_result {
     uint64_t boards; /* frames that the board of terms was asked about */
     uint64_t reigns, refills, installs, recoveries, snapshots, held; /* held: commands in whose middle the world went on */
     uint64_t moves, joins, leaves, transfers, drops;
+    uint64_t pages, deleted; /* of ranges: pages behind the first, and keys that were deleted */
     uint64_t ranges, modes, splits, merges, range_moves, group_splits; /* ranges: commands on them; group_splits: an interval of the hash went to a new group */
     uint64_t slices, carried, large; /* by movers: keys, and those of them that went in pieces */
     uint64_t locks, denied, pipelines, stale_reads; /* denied: others had a lock */

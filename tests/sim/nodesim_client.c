@@ -216,11 +216,13 @@ static void choose_command(struct nodesim *s, struct nodesim_client *c)
     nodesim_key_name(key, c->key);
     snprintf(value, sizeof value, "v%llu.", (unsigned long long)++s->unique);
     c->n_parts = 0;
-    bool reads = c->last || is_confined(s, c);
+    bool reads = c->last || c->next_page || is_confined(s, c);
     uint64_t dice = reads ? 0 : rng_below(rng, 20);
     c->write = dice >= 8;
     c->range = is_in_line(c->key) && !c->last && (dice < 4 || dice == 8 || dice == 10);
-    if (c->range) {
+    if (c->next_page) {
+        nodesim_range_go_on(c);
+    } else if (c->range) {
         nodesim_range_ask(s, c, dice < 8);
     } else if (dice < 8) {
         ask_get(c, key);
@@ -306,7 +308,7 @@ void nodesim_client_begin(struct nodesim *s, uint32_t number)
     struct nodesim_client *c = &s->clients[number];
     if (c->busy) post(s, c); /* again, after a rest */
     else if (s->load) {
-        c->key = (uint32_t)rng_below(world_rng(s->w), NODESIM_KEYS);
+        if (!c->next_page) c->key = (uint32_t)rng_below(world_rng(s->w), NODESIM_KEYS);
         begin(s, c);
     }
 }
@@ -338,13 +340,12 @@ static struct wgl_answer read_reply(struct nodesim *s, struct slice reply)
 static void finish(struct nodesim *s, struct nodesim_client *c, struct slice reply)
 {
     struct wgl_answer answers[NODESIM_LINE_KEYS] = {0};
-    if (c->range) nodesim_range_answers(s, c, reply, answers);
-    else answers[0] = read_reply(s, reply);
+    if (!c->range) answers[0] = read_reply(s, reply);
     if (c->parts[0].kind == WGL_CAS) answers[0].number = !answers[0].nil;
     for (size_t i = 0; i < reply.n; i++) world_note(s->w, (unsigned char)reply.p[i]);
     world_note(s->w, world_now(s->w));
-    wgl_return(s->history, c->op, (int64_t)world_now(s->w), c->range && c->write ? NULL : answers);
-    if (c->range) s->result->ranges++;
+    if (c->range) nodesim_range_return(s, c, reply);
+    else wgl_return(s->history, c->op, (int64_t)world_now(s->w), answers);
     if (c->write) s->result->writes++;
     else s->result->reads++;
     rest(s, c);

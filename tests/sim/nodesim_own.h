@@ -33,7 +33,7 @@ enum {
     NODESIM_FIRST_LISTER = NODESIM_FIRST_PIPE + NODESIM_PIPES, /* list all keys, */
     NODESIM_LISTERS = 2,
     NODESIM_FIRST_TXN = NODESIM_FIRST_LISTER + NODESIM_LISTERS, /* want transactions */
-    NODESIM_WORDS = 7,
+    NODESIM_WORDS = 8,
     NODESIM_WORD_BYTES = 40,
 };
 
@@ -125,6 +125,8 @@ struct nodesim_client {
     uint32_t n_parts;
     struct wgl_part parts[NODESIM_LINE_KEYS];
     char names[NODESIM_LINE_KEYS][NODESIM_KEY_BYTES]; /* of the keys of a range */
+    uint32_t n_names;
+    uint32_t page, next_page; /* which of them this page begins with, and the next one; 0: there is none */
     struct nodesim_request request;
     uint32_t leader_of[NODESIM_KEYS]; /* as it was told; 0 */
 };
@@ -311,8 +313,9 @@ void nodesim_range_key(char out[NODESIM_KEY_BYTES], uint32_t i); /* of the line 
 bool nodesim_range_is_sum(uint32_t i);
 uint32_t nodesim_range_sum(uint32_t which); /* two of them are sums, which transactions use together */
 void nodesim_range_ask(struct nodesim *s, struct nodesim_client *c, bool reads); /* a command on a range that begins with the client's key */
+void nodesim_range_go_on(struct nodesim_client *c); /* the next page of it */
 bool nodesim_range_refuses(struct slice reply); /* nothing happened, and that may be */
-void nodesim_range_answers(struct nodesim *s, const struct nodesim_client *c, struct slice reply, struct wgl_answer *answers);
+void nodesim_range_return(struct nodesim *s, struct nodesim_client *c, struct slice reply); /* its answer, for the history */
 
 /* ---- nodesim_lock.c */
 void nodesim_lock_new(struct nodesim *s);

@@ -108,6 +108,8 @@ static void run_nodes(uint64_t seed, int mutant, bool trace, struct outcome *o)
     must(o, "joins", r.joins);
     must(o, "leaves", r.leaves);
     must(o, "on ranges", r.ranges);
+    must(o, "pages", r.pages);
+    must(o, "keys deleted", r.deleted);
     must(o, "locks", r.locks);
     must(o, "denied", r.denied);
     must(o, "pipelines", r.pipelines);

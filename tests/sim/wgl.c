@@ -79,11 +79,14 @@ struct search {
 
 static bool op_apply(struct search *s, const struct op *op, uint32_t state, uint32_t *after)
 {
+    uint32_t found = 0;
     memcpy(s->scratch, intern_get(&s->states, state), s->n_keys * sizeof *s->scratch);
     for (uint32_t i = 0; i < op->n_parts; i++) {
         uint32_t *v = &s->scratch[s->w->keys[op->parts[i].key].place];
+        found += op->parts[i].kind == WGL_DEL && *v != WGLHISTORY_ABSENT;
         if (!wglhistory_apply(s->w, &op->parts[i], op->answered, *v, v)) return false;
     }
+    if (op->counted && found != op->found) return false;
     *after = intern_put(&s->states, s->scratch);
     return true;
 }
@@ -173,7 +176,7 @@ static bool touches(const struct op *op, uint32_t key)
 static bool op_blind(const struct op *op)
 {
     for (uint32_t i = 0; i < op->n_parts; i++)
-        if (op->parts[i].kind != WGL_SET && !(op->parts[i].kind == WGL_DEL && !op->answered)) return false;
+        if (op->parts[i].kind != WGL_SET && !(op->parts[i].kind == WGL_DEL && !op->answered && !op->counted)) return false;
     return true;
 }
 

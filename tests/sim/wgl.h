@@ -37,6 +37,7 @@ struct wgl_part {
 
 struct wgl_answer {
     bool nil;
+    bool unseen; /* of GET: it was not told */
     struct slice value;
     int64_t number;
 };
@@ -50,6 +51,8 @@ void wgl_free(struct wgl *w);
 size_t wgl_call(struct wgl *w, uint32_t client, int64_t time, const struct wgl_part *parts, uint32_t n);
 /* It returned with these answers, one for each part; NULL: it happened, but the answers were not seen. */
 void wgl_return(struct wgl *w, size_t op, int64_t time, const struct wgl_answer *answers);
+/* It returned, and told at how many of its keys DEL has found something; not at which. */
+void wgl_return_count(struct wgl *w, size_t op, int64_t time, uint32_t found);
 /* It certainly did not happen and will not. */
 void wgl_refused(struct wgl *w, size_t op);
 

@@ -123,17 +123,30 @@ size_t wgl_call(struct wgl *w, uint32_t client, int64_t time, const struct wgl_p
     return w->n_ops++;
 }
 
-void wgl_return(struct wgl *w, size_t op, int64_t time, const struct wgl_answer *answers)
+static void set_returned(struct wgl *w, size_t op, int64_t time)
 {
     CHECK(op < w->n_ops && w->ops[op].returned == WGLHISTORY_NEVER && w->ops[op].call <= time && time < WGLHISTORY_NEVER);
     w->ops[op].returned = time;
+}
+
+void wgl_return(struct wgl *w, size_t op, int64_t time, const struct wgl_answer *answers)
+{
+    set_returned(w, op, time);
     w->ops[op].answered = answers != NULL;
     for (uint32_t i = 0; answers && i < w->ops[op].n_parts; i++) {
         struct part *p = &w->ops[op].parts[i];
         p->nil = answers[i].nil;
+        p->unseen = answers[i].unseen;
         p->number = answers[i].number;
-        p->value = answers[i].nil ? WGLHISTORY_ABSENT : value_number(w, answers[i].value);
+        p->value = p->nil || p->unseen ? WGLHISTORY_ABSENT : value_number(w, answers[i].value);
     }
+}
+
+void wgl_return_count(struct wgl *w, size_t op, int64_t time, uint32_t found)
+{
+    set_returned(w, op, time);
+    w->ops[op].counted = true;
+    w->ops[op].found = found;
 }
 
 void wgl_refused(struct wgl *w, size_t op)
@@ -163,7 +176,7 @@ bool wglhistory_apply(struct wgl *w, const struct part *p, bool answered, uint32
     struct value longer;
     *after = v;
     switch (p->kind) {
-    case WGL_GET: return !answered || p->value == v;
+    case WGL_GET: return !answered || p->unseen || p->value == v;
     case WGL_SET: *after = p->arg; return true;
     case WGL_CAS:
         if (v == p->expect) *after = p->arg;
@@ -213,7 +226,9 @@ static void text_answer(const struct wgl *w, const struct part *p, struct buf *o
 {
     if (p->kind == WGL_SET || p->kind == WGL_EXPIRE) return;
     buf_add_str(out, " -> ");
-    if (p->kind == WGL_GET)
+    if (p->unseen)
+        buf_add_byte(out, '?');
+    else if (p->kind == WGL_GET)
         wglhistory_text_value(w, p->value, out);
     else if (p->nil)
         buf_add_str(out, "refused");
@@ -245,6 +260,7 @@ void wgl_text(const struct wgl *w, size_t number, struct buf *out)
         if (i) buf_add_str(out, "; ");
         text_part(w, &op->parts[i], op->answered, out);
     }
+    if (op->counted) buf_printf(out, " -> %u of them", op->found);
     buf_printf(out, ", from %" PRId64, op->call);
     if (op->returned == WGLHISTORY_NEVER)
         buf_add_str(out, ", outcome unknown");

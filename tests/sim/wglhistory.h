@@ -11,6 +11,8 @@ struct op {
     uint32_t client, n_parts;
     int64_t call, returned; /* NEVER: outcome unknown */
     bool answered, refused;
+    bool counted; /* DEL has found something at `found` of its keys */
+    uint32_t found;
     struct part *parts;
 };
 
@@ -20,7 +22,7 @@ struct part {
     uint32_t key;
     uint32_t arg, expect, value; /* of values: what is written, expected, answered */
     int64_t by, number;
-    bool nil; /* the answer */
+    bool nil, unseen; /* the answer */
     struct slice piece; /* of APPEND: the bytes */
 };
 

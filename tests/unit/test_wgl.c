@@ -19,7 +19,9 @@
  *     3 7-?  SET k b            outcome unknown
  *     3 7-!  SET k c            refused
  *     4 8-30 SET a 1; GET b = 2    a transaction
- *     4 8-30 INCR n 1 ~         happened, the answer was not seen */
+ *     4 8-30 INCR n 1 ~         happened, the answer was not seen
+ *     4 8-30 GET a = 1; GET b = ?  nor was one of them
+ *     4 8-30 DEL a; DEL b # 1   there was one of them */
 
 enum { PARTS_MAX = 8 };
 
@@ -40,7 +42,7 @@ static int64_t number_of(struct slice word)
     return strtoll(digits, NULL, 10);
 }
 
-static void read_part(const char **p, struct wgl_part *part, struct wgl_answer *answer, bool *unseen)
+static void read_part(const char **p, struct wgl_part *part, struct wgl_answer *answer, bool *unseen, int64_t *found)
 {
     static const char *const names[] = {"GET", "SET", "CAS", "DEL", "INCR", "APPEND", "EXPIRE"};
     struct slice word;
@@ -60,8 +62,14 @@ static void read_part(const char **p, struct wgl_part *part, struct wgl_answer *
         *unseen = true;
         return;
     }
+    if (slice_is(word, "#")) {
+        assert_true(next_word(p, &word));
+        *found = number_of(word);
+        return;
+    }
     assert_true(slice_is(word, "=") && next_word(p, &answer->value));
     answer->nil = slice_is(answer->value, "nil");
+    answer->unseen = slice_is(answer->value, "?");
     answer->number = number_of(answer->value);
 }
 
@@ -73,6 +81,7 @@ static void read_line(struct wgl *w, const char *line)
     int used;
     uint32_t n = 0;
     bool unseen = false;
+    int64_t found = -1; /* not told */
     assert_int_equal(sscanf(line, "%u %u-%n", &client, &call, &used), 2);
     const char *p = line + used;
     char outcome = *p;
@@ -80,13 +89,15 @@ static void read_line(struct wgl *w, const char *line)
     if (outcome == '?' || outcome == '!') p++;
     do {
         assert_true(n < PARTS_MAX);
-        read_part(&p, &parts[n], &answers[n], &unseen);
+        read_part(&p, &parts[n], &answers[n], &unseen, &found);
         n++;
         p += strspn(p, " ");
     } while (*p++ == ';');
     size_t op = wgl_call(w, client, call, parts, n);
     if (outcome == '!')
         wgl_refused(w, op);
+    else if (found >= 0)
+        wgl_return_count(w, op, returned, (uint32_t)found);
     else if (outcome != '?')
         wgl_return(w, op, returned, unseen ? NULL : answers);
 }
@@ -175,6 +186,22 @@ static void a_deleted_value_that_comes_back_is_found(void **state)
 {
     expect_bad("1 0-1 SET k a\n1 2-3 DEL k = 1\n2 4-5 GET k = nil\n2 6-7 GET k = a", 3);
     expect_bad("1 0-1 SET k a\n1 2-3 DEL k = 1\n2 4-5 DEL k = 1", 2);
+}
+
+static void a_deletion_of_several_keys_tells_how_many_there_were(void **state)
+{
+    expect_good("1 0-1 SET a 1\n1 2-3 DEL a; DEL b # 1\n2 4-5 GET a = nil\n2 6-7 DEL a; DEL b # 0");
+    expect_good("1 0-10 SET a 1\n2 0-10 SET b 1\n3 0-10 DEL a; DEL b # 1\n3 11-12 GET a = nil; GET b = 1");
+    expect_good("1 0-? SET a 1\n2 1-2 DEL a; DEL b # 1");
+    expect_bad("1 0-1 SET a 1\n1 2-3 SET b 1\n1 4-5 DEL a; DEL b # 1", 2);
+    expect_bad("1 0-1 SET a 1\n1 2-3 DEL a; DEL b # 1\n1 4-5 DEL a; DEL b # 1", 2);
+    expect_bad("1 0-? SET a 1\n2 1-2 DEL a; DEL b # 1\n2 3-4 GET a = 1", 2);
+}
+
+static void what_was_not_shown_may_be_anything(void **state)
+{
+    expect_good("1 0-1 SET a 1; SET b 2\n2 2-3 GET a = 1; GET b = ?\n2 4-5 GET a = ?; GET b = 2");
+    expect_bad("1 0-1 SET a 1; SET b 2\n1 2-3 SET a 3; SET b 4\n2 4-5 GET a = 1; GET b = ?", 2);
 }
 
 static void a_transaction_seen_by_half_is_found(void **state)
@@ -510,6 +537,8 @@ int main(void)
         cmocka_unit_test(an_effect_that_comes_twice_is_found),
         cmocka_unit_test(a_read_from_the_future_is_found),
         cmocka_unit_test(a_deleted_value_that_comes_back_is_found),
+        cmocka_unit_test(a_deletion_of_several_keys_tells_how_many_there_were),
+        cmocka_unit_test(what_was_not_shown_may_be_anything),
         cmocka_unit_test(a_transaction_seen_by_half_is_found),
         cmocka_unit_test(two_readers_that_see_two_writes_in_different_order_are_found),
         cmocka_unit_test(a_sum_over_accounts_is_kept_by_transfers),
