@@ -73,6 +73,20 @@ static struct seat_mail *new_mail(struct seat *seat, void (*act)(struct seat *se
 static void post(struct seat_mail *m) { engine_send(m->seat->all->o.engine, m->seat->shard->home, &m->mail); }
 static void put(struct seat_mail *m) { engine_put(m->seat->all->o.engine, m->seat->shard->home, &m->mail); } /* R: seats_tell wakes its reader */
 
+/* Of a thread that is not R: to the group's seat, before the mail by which the group leaves it. False: it has none, and the mail is gone. */
+static bool post_to_group(struct seats *s, uint32_t group, struct seat_mail *m)
+{
+    pthread_mutex_lock(&s->lock);
+    m->seat = find(s, group);
+    bool sits = m->seat;
+    if (sits) post(m);
+    pthread_mutex_unlock(&s->lock);
+    if (sits) return true;
+    buf_fini(&m->bytes);
+    mem_free(m);
+    return false;
+}
+
 /* ---- W: entries of others, and filling */
 
 static void note_store_index(struct seat *seat, uint64_t index, uint64_t term)
@@ -143,44 +157,32 @@ void seat_fill_begin(struct seats *s, uint32_t group)
     pthread_mutex_lock(&seat->lock);
     seat->filling = true;
     pthread_mutex_unlock(&seat->lock);
-    post(new_mail(seat, empty));
+    post_to_group(s, group, new_mail(NULL, empty));
 }
 
 void seat_fill(struct seats *s, uint32_t group, struct slice raw)
 {
-    struct seat *seat = find_locked(s, group);
-    if (!seat) return;
-    struct seat_mail *m = new_mail(seat, fill);
+    struct seat_mail *m = new_mail(NULL, fill);
     buf_add_slice(&m->bytes, raw);
-    post(m);
+    post_to_group(s, group, m);
 }
 
 void seat_fill_reached(struct seats *s, uint32_t group, void (*done)(void *ctx, uint32_t group, uint64_t index), void *ctx)
 {
-    struct seat *seat = find_locked(s, group);
-    if (!seat) {
-        done(ctx, group, 0);
-        return;
-    }
-    struct seat_mail *m = new_mail(seat, tell_reached);
+    struct seat_mail *m = new_mail(NULL, tell_reached);
     m->done = done;
     m->ctx = ctx;
-    post(m);
+    if (!post_to_group(s, group, m)) done(ctx, group, 0);
 }
 
 void seat_filled(struct seats *s, uint32_t group, uint64_t index, uint64_t term, void (*done)(void *ctx, uint32_t group, uint64_t index), void *ctx)
 {
-    struct seat *seat = find_locked(s, group);
-    if (!seat) {
-        if (done) done(ctx, group, index);
-        return;
-    }
-    struct seat_mail *m = new_mail(seat, end_filling);
+    struct seat_mail *m = new_mail(NULL, end_filling);
     m->index = index;
     m->term = term;
     m->done = done;
     m->ctx = ctx;
-    post(m);
+    if (!post_to_group(s, group, m) && done) done(ctx, group, index);
 }
 
 /* ---- R: reigns */

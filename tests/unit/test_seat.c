@@ -5,6 +5,7 @@
 #include "rig.h"
 
 #include <errno.h>
+#include <pthread.h>
 
 #include "base/rng.h"
 #include "cluster/seat.h"
@@ -436,10 +437,59 @@ static void a_cut_of_a_leader_is_where_its_own_entries_are_not_before_half_an_en
     close_scene();
 }
 
+/* ---- a replica is dropped while another thread fills its seat */
+
+struct filler {
+    struct buf image;
+    atomic_bool begins;
+};
+
+static void *fill_once(void *ctx)
+{
+    struct filler *f = ctx;
+    atomic_store(&f->begins, true);
+    seat_fill(sc->seats, GROUP, buf_slice(&f->image));
+    return NULL;
+}
+
+static void drop_while_filled(struct filler *f)
+{
+    pthread_t thread;
+    struct seat_info info;
+    assert_true(seats_look(sc->seats, GROUP, &info));
+    atomic_store(&f->begins, false);
+    seat_fill_begin(sc->seats, GROUP);
+    assert_int_equal(pthread_create(&thread, NULL, fill_once, f), 0);
+    while (!atomic_load(&f->begins)) continue;
+    seats_remove(sc->seats, GROUP);
+    work();
+    pthread_join(thread, NULL);
+    work();
+    assert_int_equal(store_keys(sc->rig->engine->stores[info.shard], 0), 0);
+    assert_int_equal(seats_add(sc->seats, GROUP), 0);
+    work();
+}
+
+static void nothing_comes_into_a_seat_that_its_group_has_left(void **state)
+{
+    struct scene scene = {0};
+    struct filler f = {0};
+    static char value[4 << 20]; /* long, so that there is time between the look for the seat and the mail */
+    struct place at;
+    open_scene(&scene, 1);
+    store_apply(sc->twin, &(struct op){.kind = OP_SET, .key = SLICE("k0"), .value = slice_of(value, sizeof value)}, NULL);
+    store_peek(sc->twin, 0, keyhash(SLICE("k0"), sc->twin->seed), SLICE("k0"), &at);
+    dumpfile_add_entry(&f.image, 0, at.e);
+    for (int i = 0; i < 100; i++) drop_while_filled(&f);
+    buf_fini(&f.image);
+    close_scene();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cut_of_a_leader_is_where_its_own_entries_are_not_before_half_an_entry_of_another),
+        cmocka_unit_test(nothing_comes_into_a_seat_that_its_group_has_left),
         cmocka_unit_test(a_seat_ends_with_what_its_log_says_and_answers_tell_nothing_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
