@@ -400,16 +400,17 @@ static struct chunk *oldest_first(struct chunk *newest)
     return first;
 }
 
+static bool is_there_a_chunk(const struct walk *w) { return atomic_load(&w->full) != NULL; }
+
+/* What is left when nothing is there to be taken stands in chunks that are still filled, by writers perhaps: they come with the walks that are to fill them, so these do not wait for them. */
 static void let_slices_go_on(struct walk *w)
 {
-    if (atomic_load(&w->backlog) >= ahead_bytes(w) / 2) return;
+    if (is_there_a_chunk(w) && atomic_load(&w->backlog) >= ahead_bytes(w) / 2) return;
     for (uint32_t i = 0; i < w->run->n_shards; i++) {
         struct lane *l = &w->lanes[w->run->shards[i]];
         if (atomic_exchange(&l->waits, false)) send_slice(l);
     }
 }
-
-static bool is_there_a_chunk(const struct walk *w) { return atomic_load(&w->full) != NULL; }
 
 /* Until all shards are at their end; or, when the server stops, until then: its workers do not walk any more. */
 static void take_all(struct run *r)

@@ -137,6 +137,32 @@ static void a_walk_has_what_was_there_at_its_cut_whatever_is_written_meanwhile(v
     rig_free(r);
 }
 
+/* The walks wait for the thread, and writers have given out nearly all the rest: not enough for a chunk, so that the thread has nothing to take before the walks go on. */
+static void walks_do_not_wait_for_what_only_they_hand_over(void **state)
+{
+    struct rig *r = rig_new(2, SHARDS);
+    struct client *c = rig_client(r, 0);
+    struct walk *w = walk_new(r->engine, NULL);
+    struct counter a = {.slow = true};
+    atomic_int turn = 0;
+    set_all(c, 1);
+    walk_set_backlog_max(w, 4096);
+    start(&a, w, &turn);
+    turn_until(r, &a.begun);
+    rig_settle(r);
+    struct walk_progress waiting = walk_progress(w, &a.sink);
+    assert_true(waiting.done > 0 && waiting.done < KEYS / 2);
+    set_all(c, 1000);
+    assert_true(walk_progress(w, &a.sink).backlog_bytes > 4096);
+    atomic_store(&a.may_take, true);
+    join(r, &a);
+    assert_int_equal(a.result, 0);
+    assert_int_equal(a.entries, KEYS);
+    assert_int_equal(a.sum, KEYS);
+    walk_free(w);
+    rig_free(r);
+}
+
 static void a_walk_of_some_shards_has_these_alone_and_needs_no_others(void **state)
 {
     struct rig *r = rig_new(2, SHARDS);
@@ -260,6 +286,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_walk_has_what_was_there_at_its_cut_whatever_is_written_meanwhile),
+        cmocka_unit_test(walks_do_not_wait_for_what_only_they_hand_over),
         cmocka_unit_test(a_walk_of_some_shards_has_these_alone_and_needs_no_others),
         cmocka_unit_test(walks_come_one_after_the_other_in_the_order_in_which_they_were_asked_for),
         cmocka_unit_test(one_that_is_not_wanted_any_more_leaves_the_line_and_the_others_stay),
