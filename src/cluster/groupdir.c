@@ -89,6 +89,8 @@ struct wish {
     uint64_t before;
     const struct groupdir_file *but;
     uint64_t whole_group; /* the group of the last whole snapshot on the way along the list; UINT64_MAX: none yet */
+    const uint32_t *groups; /* that are here */
+    uint32_t n_groups;
 };
 
 static int drop_those(const struct file_ops *files, const char *dir, struct wish *w, bool (*goes)(struct wish *w, const struct groupdir_file *f))
@@ -115,9 +117,17 @@ static bool is_other_part(struct wish *w, const struct groupdir_file *f)
     return f->group == w->group && f->kind == GROUPDIR_PART && !(w->but && by_group_newest_first(f, w->but) == 0 && f->bytes == w->but->bytes);
 }
 
+static bool is_here(const struct wish *w, uint32_t group)
+{
+    uint32_t i = 0;
+    while (i < w->n_groups && w->groups[i] != group) i++;
+    return i < w->n_groups;
+}
+
 /* The list has a group's newest file first, so a part that is newer than every whole one comes before them. */
 static bool is_leftover(struct wish *w, const struct groupdir_file *f)
 {
+    if (!is_here(w, f->group)) return true;
     if (f->kind == GROUPDIR_SNAPSHOT) w->whole_group = f->group;
     return f->kind == GROUPDIR_UNFINISHED || (f->kind == GROUPDIR_PART && w->whole_group == f->group);
 }
@@ -134,4 +144,7 @@ int groupdir_drop_parts(const struct file_ops *files, const char *dir, uint32_t 
 
 int groupdir_drop_group(const struct file_ops *files, const char *dir, uint32_t group) { return drop_those(files, dir, &(struct wish){.group = group}, is_of_group); }
 
-int groupdir_sweep(const struct file_ops *files, const char *dir) { return drop_those(files, dir, &(struct wish){.whole_group = UINT64_MAX}, is_leftover); }
+int groupdir_sweep(const struct file_ops *files, const char *dir, const uint32_t *groups, uint32_t n)
+{
+    return drop_those(files, dir, &(struct wish){.whole_group = UINT64_MAX, .groups = groups, .n_groups = n}, is_leftover);
+}

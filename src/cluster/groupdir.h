@@ -43,5 +43,5 @@ int groupdir_drop_before(const struct file_ops *files, const char *dir, uint32_t
 int groupdir_drop_parts(const struct file_ops *files, const char *dir, uint32_t group, const struct groupdir_file *but);
 /* Everything of the group: its replica is gone from this node. */
 int groupdir_drop_group(const struct file_ops *files, const char *dir, uint32_t group);
-/* At start, before anything is written here: what is unfinished, and partial files that are not newer than a whole one of their group. */
-int groupdir_sweep(const struct file_ops *files, const char *dir);
+/* At start, before anything is written here: what is unfinished, partial files that are not newer than a whole one of their group, and everything of groups other than these, the n that the log has. */
+int groupdir_sweep(const struct file_ops *files, const char *dir, const uint32_t *groups, uint32_t n);

@@ -32,10 +32,23 @@ static int make_folder(const struct snaphost_options *o)
     return o->files->sync_dir(o->files->ctx, parent[0] ? parent : "/");
 }
 
+/* A node that was ended while it dropped a replica has the files of a group that its log has no more. */
+static int sweep(const struct snaphost_options *o)
+{
+    uint32_t n = raftthread_found(o->raft, NULL, 0), *groups = mem_alloc((n + 1) * sizeof *groups);
+    struct raftthread_found *found = mem_alloc((n + 1) * sizeof *found);
+    raftthread_found(o->raft, found, n);
+    for (uint32_t i = 0; i < n; i++) groups[i] = found[i].group;
+    int rc = groupdir_sweep(o->files, o->dir, groups, n);
+    mem_free(found);
+    mem_free(groups);
+    return rc;
+}
+
 static int prepare_folder(const struct snaphost_options *o)
 {
     int rc = make_folder(o);
-    return rc ? rc : groupdir_sweep(o->files, o->dir);
+    return rc ? rc : sweep(o);
 }
 
 struct snaphost *snaphost_open(const struct snaphost_options *options, struct buf *error)

@@ -504,7 +504,8 @@ void nodesim_snap_open(struct nodesim_node *n)
     const struct file_ops *files = files_of(n);
     files->mkdir(files->ctx, folder);
     CHECK(files->sync_dir(files->ctx, "/n") == 0);
-    CHECK(groupdir_sweep(files, folder) == 0);
+    uint32_t groups[NODESIM_GROUPS], count = raftnode_found(n->log, groups, NODESIM_GROUPS);
+    CHECK(groupdir_sweep(files, folder, groups, count) == 0);
     snapshelf_init(&s->shelf);
     s->courier_at = UINT64_MAX;
     s->send = snapsend_new(&(struct snapsend_options){.files = files, .dir = folder, .now = n->mono, .chunk_bytes = 200, .send = send_frame, .ctx = n});

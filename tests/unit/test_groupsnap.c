@@ -326,12 +326,14 @@ static void only_what_is_old_or_unfinished_goes(void **state)
     struct file_sim *sim = file_sim_new(DIR, 1);
     const struct file_ops *f = file_sim_ops(sim);
     const struct groupdir_file all[] = {{GROUPDIR_SNAPSHOT, 2, 5, 1, 0, 0},  {GROUPDIR_SNAPSHOT, 2, 9, 1, 0, 0}, {GROUPDIR_UNFINISHED, 2, 12, 1, 0, 0}, {GROUPDIR_PART, 2, 9, 1, 3, 4},
-                                        {GROUPDIR_PART, 2, 10, 1, 3, 4},     {GROUPDIR_PART, 2, 10, 1, 5, 4},    {GROUPDIR_SNAPSHOT, 3, 1, 1, 0, 0},     {GROUPDIR_PART, 4, 1, 1, 3, 4}};
+                                        {GROUPDIR_PART, 2, 10, 1, 3, 4},     {GROUPDIR_PART, 2, 10, 1, 5, 4},    {GROUPDIR_SNAPSHOT, 3, 1, 1, 0, 0},     {GROUPDIR_PART, 4, 1, 1, 3, 4},
+                                        {GROUPDIR_SNAPSHOT, 5, 9, 1, 0, 0},  {GROUPDIR_PART, 6, 1, 1, 3, 4}};
+    const uint32_t here[] = {2, 3, 4};
     int fd = f->open(f->ctx, DIR "/other.file", FILE_CREATE);
     f->close(f->ctx, fd);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) touch(f, &all[i]);
-    assert_int_equal(count(f), 8);
-    assert_int_equal(groupdir_sweep(f, DIR), 0); /* the unfinished one, and the part at 9 */
+    assert_int_equal(count(f), 10);
+    assert_int_equal(groupdir_sweep(f, DIR, here, 3), 0); /* the unfinished one, the part at 9, and what is of groups 5 and 6 */
     assert_int_equal(count(f), 6);
     assert_int_equal(groupdir_drop_before(f, DIR, 2, 9), 0);
     assert_int_equal(count(f), 5);
@@ -412,7 +414,7 @@ static void power_lost_at_any_call_leaves_whole_ones_only(void **state)
             uint64_t index = found_index(sim, &why);
             assert_int_equal(why.len, 0);
             assert_true(index == 2 || (index == 1 && rc != 0));
-            assert_int_equal(groupdir_sweep(file_sim_ops(sim), DIR), 0);
+            assert_int_equal(groupdir_sweep(file_sim_ops(sim), DIR, &(uint32_t){GROUPSNAPRIG_GROUP}, 1), 0);
             assert_int_equal(count(file_sim_ops(sim)), index);
             with_one += index == 1;
             with_two += index == 2;

@@ -199,6 +199,27 @@ static void a_group_that_is_dropped_leaves_no_file(void **state)
     snaprig_free(r);
 }
 
+/* The end of a replica is durable before its files go: a node that ends in between has them still. */
+static void a_start_deletes_what_is_left_of_a_group_that_is_gone(void **state)
+{
+    struct snaprig *r = snaprig_new(3);
+    char path[GROUPDIR_PATH_MAX], dir[128], left[GROUPDIR_PATH_MAX];
+    start_all(r);
+    write_until_marked(r, 10);
+    snaprig_await_alike(r);
+    snaprig_stop(r, 1, 0);
+    find_snapshot(r, 1, 2, path);
+    snaprig_folder(r, 1, "snapshots", dir);
+    CHECK(groupdir_path(left, dir, &(struct groupdir_file){.kind = GROUPDIR_SNAPSHOT, .group = 77, .index = 5, .term = 1}) == 0);
+    assert_int_equal(link(path, left), 0);
+    assert_int_equal(files_of(r, 1, 77), 1);
+    snaprig_start(r, 1);
+    assert_int_equal(files_of(r, 1, 77), 0);
+    snaprig_await_alike(r);
+    assert_int_equal(access(path, F_OK), 0);
+    snaprig_free(r);
+}
+
 static void a_state_of_any_length_comes_back_from_its_pieces(void **state)
 {
     static const size_t lengths[] = {0, 1, 3, 100, SNAPSTATE_PIECE_BYTES - 1, SNAPSTATE_PIECE_BYTES, SNAPSTATE_PIECE_BYTES + 1, 3 * SNAPSTATE_PIECE_BYTES + 11};
@@ -221,6 +242,7 @@ static void a_state_of_any_length_comes_back_from_its_pieces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_start_deletes_what_is_left_of_a_group_that_is_gone),
         cmocka_unit_test(a_state_of_any_length_comes_back_from_its_pieces),
         cmocka_unit_test(logs_are_cut_under_load_and_a_follower_that_was_away_is_filled),
         cmocka_unit_test(a_start_goes_on_from_snapshots_and_log),
