@@ -147,13 +147,6 @@ static void ask_space(struct metahost *h, const struct question *q, const struct
     }
 }
 
-static bool any_other_is_up(const struct metahost *h, uint64_t but)
-{
-    for (uint32_t i = 0; i < h->nodes->n; i++)
-        if (h->nodes->nodes[i].id != but && h->nodes->nodes[i].state == METACODE_UP) return true;
-    return false;
-}
-
 static void ask_join(struct metahost *h, const struct question *q, const struct slice *argv, uint32_t timeout_ms)
 {
     struct metacode_entry e = {.kind = METACODE_NODE_JOIN};
@@ -181,9 +174,7 @@ static void ask_node(struct metahost *h, const struct question *q, uint64_t id, 
         e.state.from = METACODE_UP;
         e.state.dead = true;
     }
-    if (q->kind != METAHOST_RETURN && n && n->state != METACODE_GONE && !any_other_is_up(h, id))
-        answer(q, -EINVAL, "no other node would be left");
-    else if (q->kind == METAHOST_REMOVE && metahost_alive(h, id))
+    if (q->kind == METAHOST_REMOVE && metahost_alive(h, id))
         answer(q, -EBUSY, "node %" PRIu64 " is heard of: it can leave", id);
     else
         ask_state(h, q, &e, timeout_ms);

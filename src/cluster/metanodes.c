@@ -197,6 +197,13 @@ static bool change(struct metanodes *m, const struct metacode_entry *e, struct m
     return true;
 }
 
+static bool any_other_is_up(const struct metanodes *m, uint64_t but)
+{
+    for (uint32_t i = 0; i < m->n; i++)
+        if (m->nodes[i].id != but && m->nodes[i].state == METACODE_UP) return true;
+    return false;
+}
+
 static bool state(struct metanodes *m, const struct metacode_entry *e, struct meta_result *r)
 {
     enum metacode_node_state from = e->state.from, to = e->state.to;
@@ -206,6 +213,7 @@ static bool state(struct metanodes *m, const struct metacode_entry *e, struct me
     if (n->state == to) return meta_refuse(r, META_SAME, "node %" PRIu64 " is %s already", n->id, metacode_node_state_name(to));
     if (n->state != from) return meta_refuse(r, META_STALE, "node %" PRIu64 " is %s", n->id, metacode_node_state_name(n->state));
     if (from == METACODE_UP && to == METACODE_GONE && !e->state.dead) return meta_refuse(r, META_EARLY, "node %" PRIu64 " has to be drained before it goes, or to be dead", n->id);
+    if (from == METACODE_UP && !any_other_is_up(m, n->id)) return meta_refuse(r, META_INVALID, "no other node would be left");
     n->state = to;
     n->generation++;
     if (to == METACODE_GONE) forget_old(m);

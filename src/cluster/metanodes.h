@@ -7,6 +7,7 @@
  *   draining -> gone    nothing is left on it. Final.
  *   up -> gone          it is dead: its replicas were made anew elsewhere. If it comes back it finds itself gone, and has to join as a new one.
  *
+ * One node is up at any time: the last one neither leaves nor is declared dead, whoever asks for what at the same moment.
  * Whether nothing is left on a node is group 1's knowledge; the proposer has looked. */
 #pragma once
 #include "cluster/metacode.h"

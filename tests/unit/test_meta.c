@@ -94,6 +94,10 @@ static void a_node_is_drained_before_it_goes_unless_it_is_dead(void **unused)
     assert_code(state(&k, 9, METACODE_UP, METACODE_DRAINING, false), META_UNKNOWN);
     assert_true(metanodes_gone(k.nodes, 1));
     assert_false(metanodes_gone(k.nodes, 9));
+    assert_code(state(&k, 2, METACODE_UP, METACODE_DRAINING, false), META_DONE);
+    assert_code(state(&k, 3, METACODE_UP, METACODE_DRAINING, false), META_INVALID);
+    assert_code(state(&k, 3, METACODE_UP, METACODE_GONE, true), META_INVALID);
+    assert_string_equal(k.r.why, "no other node would be left");
     metakit_fini(&k);
 }
 

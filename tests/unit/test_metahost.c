@@ -226,6 +226,27 @@ static void leaving_can_be_called_off(void **state)
     metahostrig_free(r);
 }
 
+/* Each of the two is asked while the other one stays, as far as it knows. */
+static void of_the_last_two_nodes_one_leaves(void **state)
+{
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        struct metahostrig_answer a = {0}, b = {0};
+        struct metahostrig *r = metahostrig_new(2, 4, seed);
+        metahostrig_run_to_rest(r, 60);
+        metahostrig_begin(r, 1, METAHOST_LEAVE, "2", &a);
+        metahostrig_begin(r, 2, METAHOST_LEAVE, "1", &b);
+        for (uint32_t i = 0; i < 300 && (!a.n || !b.n); i++) metahostrig_step(r);
+        assert_true(a.n == 1 && b.n == 1);
+        assert_true((a.rc == 0) != (b.rc == 0));
+        assert_string_equal(a.rc ? a.text.p : b.text.p, "no other node would be left");
+        metahostrig_run(r, 500);
+        assert_true((state_of(r, 1, 1) == METACODE_UP) != (state_of(r, 1, 2) == METACODE_UP));
+        buf_fini(&a.text);
+        buf_fini(&b.text);
+        metahostrig_free(r);
+    }
+}
+
 /* ---- dying */
 
 static void a_dead_node_is_replaced_after_the_time_out_and_gone_then(void **state)
@@ -498,6 +519,7 @@ int main(void)
         cmocka_unit_test(a_node_that_cannot_be_reached_can_leave),
         cmocka_unit_test(a_node_that_leaves_is_drained_and_then_gone),
         cmocka_unit_test(leaving_can_be_called_off),
+        cmocka_unit_test(of_the_last_two_nodes_one_leaves),
         cmocka_unit_test(a_dead_node_is_replaced_after_the_time_out_and_gone_then),
         cmocka_unit_test(a_node_that_has_just_died_is_handed_no_leadership),
         cmocka_unit_test(a_node_that_has_just_fallen_silent_is_handed_no_leadership),

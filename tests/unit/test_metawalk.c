@@ -548,6 +548,9 @@ static enum meta_code twin_state(struct twin_node *list, uint32_t n, uint64_t id
     if (t->state == to) return META_SAME;
     if (t->state != from) return META_STALE;
     if (from == METACODE_UP && to == METACODE_GONE && !dead) return META_EARLY;
+    uint32_t up = 0;
+    for (uint32_t i = 0; i < n; i++) up += list[i].state == METACODE_UP;
+    if (from == METACODE_UP && up == 1) return META_INVALID;
     t->state = to;
     return META_DONE;
 }
