@@ -332,16 +332,22 @@ static void on_accept(void *ctx, int tag, int fd)
     atomic_fetch_add(&s->connections_rejected, 1);
 }
 
-/* A stream is a client's connection, or, aside from those, a lane to another node. */
+/* A stream is a client's connection, or, aside from those, a lane to another node. What a lane brings runs at once, before the turn has its time: the worker may have slept since the last one. */
+static struct relay_lane *lane_of(struct front *f, struct stream *st)
+{
+    engine_clock(&f->worker);
+    return st->owner;
+}
+
 static void on_data(void *ctx, struct stream *st, struct chunk *chunk, char *p, size_t n)
 {
-    if (unlikely(st->aside)) relay_lane_data(st->owner, slice_of(p, n));
+    if (unlikely(st->aside)) relay_lane_data(lane_of(ctx, st), slice_of(p, n));
     else conn_data(st->owner, chunk, p, n);
 }
 
 static void on_end(void *ctx, struct stream *st, int error)
 {
-    if (st->aside) relay_lane_ended(st->owner);
+    if (st->aside) relay_lane_ended(lane_of(ctx, st));
     else conn_ended(st->owner, error);
 }
 

@@ -94,6 +94,20 @@ def test_naps_shorter_and_longer_than_an_election(uneven):
 
 # ---- one of the two connections between nodes
 
+def test_a_key_lives_for_its_time_though_the_worker_of_its_leader_had_slept(uneven):
+    """Its time begins when it is set, not when the worker went to sleep before."""
+    links = {n: Link(uneven.port(n), 30 * PATIENCE) for n in uneven.nodes}
+    sent_before = {n: int(figures(uneven, n)["cluster_requests_forwarded"]) for n in links}
+    for i in range(40):
+        time.sleep(0.03 + i % 5 * 0.02)
+        for n, c in links.items():
+            key, began_ms = f"short{i}", time.time_ns() // 1_000_000
+            assert c.ask("SET", key, "v", "PX", 60_000) == "OK"
+            assert c.ask("PEXPIRETIME", key) >= began_ms + 60_000, f"set by node {n}"
+    for n in links:
+        assert int(figures(uneven, n)["cluster_requests_forwarded"]) > sent_before[n], "nothing went by a lane"
+
+
 def crc32c(data):
     crc = 0xFFFFFFFF
     for byte in data:
