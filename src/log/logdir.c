@@ -40,6 +40,13 @@ static bool is_segment(const char *name, uint64_t number)
     return number && strcmp(name, again) == 0;
 }
 
+static bool is_kept_segment(const char *name, uint64_t number)
+{
+    char again[40];
+    snprintf(again, sizeof again, "%010" PRIu64 ".wal.corrupt", number);
+    return number && strcmp(name, again) == 0;
+}
+
 static bool is_dump(const char *name, uint64_t number)
 {
     char again[40];
@@ -87,6 +94,11 @@ static int list(const struct file_ops *files, const char *dir, uint32_t shard, c
 int logdir_list(const struct file_ops *files, const char *dir, uint32_t shard, struct logdir_numbers *out)
 {
     return list(files, dir, shard, &(struct listing){is_segment, out});
+}
+
+int logdir_list_kept(const struct file_ops *files, const char *dir, uint32_t shard, struct logdir_numbers *out)
+{
+    return list(files, dir, shard, &(struct listing){is_kept_segment, out});
 }
 
 int logdir_list_dumps(const struct file_ops *files, const char *dir, uint32_t shard, struct logdir_numbers *out)

@@ -18,4 +18,5 @@ struct logdir_numbers { /* ascending; mem_free(v) */
 };
 /* The segments of a shard; other files are passed over, and a missing directory is an empty one. Gives 0 or -errno. */
 int logdir_list(const struct file_ops *files, const char *dir, uint32_t shard, struct logdir_numbers *out);
+int logdir_list_kept(const struct file_ops *files, const char *dir, uint32_t shard, struct logdir_numbers *out); /* those that were damaged: NNNNNNNNNN.wal.corrupt */
 int logdir_list_dumps(const struct file_ops *files, const char *dir, uint32_t shard, struct logdir_numbers *out); /* their epochs */

@@ -102,6 +102,18 @@ static void add_segment(struct wal_shard *s, struct segment g)
     atomic_store_explicit(&s->info_segments, s->n_segments, memory_order_relaxed);
 }
 
+/* Numbers do not come again while a segment is there that had one, or what was kept of it. */
+static int find_next_number(struct wal *w, uint32_t shard, const struct logdir_numbers *segments)
+{
+    struct logdir_numbers kept;
+    int rc = logdir_list_kept(w->files, w->dir, shard, &kept);
+    uint64_t last = segments->n ? segments->v[segments->n - 1] : 0;
+    if (kept.n && kept.v[kept.n - 1] > last) last = kept.v[kept.n - 1];
+    w->shards[shard].next_number = last + 1;
+    mem_free(kept.v);
+    return rc;
+}
+
 static int open_shard(struct wal *w, uint32_t shard, wal_epoch after, struct buf *error)
 {
     struct wal_shard *s = &w->shards[shard];
@@ -117,7 +129,7 @@ static int open_shard(struct wal *w, uint32_t shard, wal_epoch after, struct buf
         rc = segment_size(w, shard, &g);
         add_segment(s, g);
     }
-    s->next_number = numbers.n ? numbers.v[numbers.n - 1] + 1 : 1;
+    if (rc == 0) rc = find_next_number(w, shard, &numbers);
     mem_free(numbers.v);
     return rc ? complain(error, path, "cannot be read", rc) : 0;
 }

@@ -132,6 +132,42 @@ static void a_bad_record_in_the_middle_is_skipped_and_named_and_the_file_kept(vo
     bench_free(b);
 }
 
+/* Two synced epochs in one segment, the first damaged. */
+static void write_and_damage(struct bench *b, uint64_t segment)
+{
+    for (int i = 0; i < 2; i++) {
+        epoch_on(b, 1);
+        assert_int_equal(sync_log(b), 0);
+    }
+    close_log(b, false);
+    assert_non_null(bytes_of(b, 0, segment));
+    bytes_of(b, 0, segment)->p[SEGMENT_HEADER_BYTES + 5] ^= 4;
+    file_sim_crash(b->disk, false);
+}
+
+/* All segments went with a dump, and the numbers would begin again: a file that was kept has its number for itself. */
+static void every_damaged_segment_is_kept_under_a_number_of_its_own(void **state)
+{
+    struct bench *b = bench_new(1, 1 << 20, 15);
+    struct twin *got = twin_new();
+    struct wal_replay r;
+    assert_true(open_log(b, 0));
+    write_and_damage(b, 1);
+    assert_int_equal(replay(b, 0, false, got, &r), 0);
+    assert_non_null(file_sim_bytes(b->disk, "d/shard-0/0000000001.wal.corrupt"));
+    assert_true(open_log(b, r.last));
+    assert_int_equal(wal_drop_before(b->wal, r.last + 1), 0);
+    close_log(b, false);
+    assert_null(bytes_of(b, 0, 1));
+    assert_true(open_log(b, r.last));
+    write_and_damage(b, 2);
+    assert_int_equal(replay(b, r.last, false, got, &r), 0);
+    assert_int_equal(r.bad_records, 1);
+    assert_non_null(file_sim_bytes(b->disk, "d/shard-0/0000000002.wal.corrupt"));
+    twin_free(got);
+    bench_free(b);
+}
+
 static void damage_is_still_damage_when_the_record_that_knows_what_was_durable_is_cut(void **state)
 {
     struct bench *b = bench_new(2, 1 << 20, 13);
@@ -212,6 +248,7 @@ int main(void)
         cmocka_unit_test(no_truncation_is_silent),
         cmocka_unit_test(random_bytes_over_a_log_are_survived),
         cmocka_unit_test(a_bad_record_in_the_middle_is_skipped_and_named_and_the_file_kept),
+        cmocka_unit_test(every_damaged_segment_is_kept_under_a_number_of_its_own),
         cmocka_unit_test(damage_is_still_damage_when_the_record_that_knows_what_was_durable_is_cut),
         cmocka_unit_test(the_records_of_a_durable_epoch_outlive_its_end_record),
         cmocka_unit_test(a_log_of_another_shard_count_or_version_is_refused_and_left_alone),
