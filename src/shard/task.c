@@ -15,6 +15,7 @@ enum {
     HOLD_MAX = 64,      /* requests run under one hold of a token before others get their turn */
     LOOK_AHEAD = 12,    /* requests whose entries are touched in advance */
     TOUCH_KEYS = 32,    /* of a command with many keys, before it runs */
+    CLOCKS_APART_MS = 10 * 1000, /* more than workers' clocks ever are, each having looked at the machine's at another moment */
 };
 
 /* ---- in a cluster */
@@ -88,9 +89,11 @@ void task_fini(struct task *t)
 
 /* ---- running */
 
+/* The shard's clock does not go back, unless the machine's was set back: else what is written from then on would be past its time as soon as it is there. */
 void task_enter(struct worker *w, struct shard *s)
 {
-    if (s->store->now_ms < w->now_ms) s->store->now_ms = w->now_ms;
+    int64_t ahead_ms = s->store->now_ms - w->now_ms;
+    if (ahead_ms < 0 || unlikely(ahead_ms > CLOCKS_APART_MS)) s->store->now_ms = w->now_ms;
 }
 
 static void count_command(struct worker *w, const struct task *t, struct exec *x, uint64_t ticks, bool failed)

@@ -662,6 +662,22 @@ static void what_stands_behind_a_traveller_is_run_when_its_token_comes_free(void
     rig_free(r);
 }
 
+static void a_clock_that_is_set_back_lets_nothing_expire_early(void **state)
+{
+    struct rig *r = rig_new(1, 1);
+    struct client *c = rig_client(r, 0);
+    rig_do(c, "SET before v PX 7200000");
+    r->workers[0]->now_ms -= 3600 * 1000;
+    rig_do(c, "SET k v PX 60000");
+    r->workers[0]->now_ms += 59000;
+    rig_do(c, "GET k");
+    r->workers[0]->now_ms += 2000;
+    rig_do(c, "GET k");
+    rig_do(c, "GET before");
+    rig_expect(c, "+OK\r\n+OK\r\n$1\r\nv\r\n$-1\r\n$1\r\nv\r\n");
+    rig_free(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -670,6 +686,7 @@ int main(void)
         cmocka_unit_test(what_stands_behind_a_traveller_is_run_when_its_token_comes_free),
         cmocka_unit_test(a_crowd_of_clients_sees_nothing_torn_lost_or_doubled),
         cmocka_unit_test(a_waiter_is_woken_whatever_else_goes_on),
+        cmocka_unit_test(a_clock_that_is_set_back_lets_nothing_expire_early),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
