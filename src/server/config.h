@@ -72,15 +72,14 @@ struct config {
     struct config_clients client_output_buffer_limit;
 
     /* Memory. */
-    config_num maxmemory, maxmemory_policy, maxmemory_samples, maxmemory_eviction_tenacity, lfu_log_factor, lfu_decay_time;
+    config_num maxmemory, maxmemory_policy, maxmemory_samples, lfu_log_factor, lfu_decay_time;
     config_num hash_max_listpack_entries, hash_max_listpack_value;
-    config_num list_max_listpack_size, list_compress_depth;
+    config_num list_max_listpack_size;
     config_num set_max_intset_entries, set_max_listpack_entries, set_max_listpack_value;
     config_num zset_max_listpack_entries, zset_max_listpack_value;
     config_num hll_sparse_max_bytes;
 
-    /* Upkeep and looking inside. */
-    config_num hz, activerehashing, active_expire_effort;
+    /* Looking inside. */
     config_num log_level, slowlog_log_slower_than, slowlog_max_len, latency_tracking;
     char *latency_percentiles; /* guarded by lock: config_get */
     config_num notify_keyspace_events; /* a set of enum notify_class */
@@ -95,7 +94,8 @@ struct config {
         config_num replica_read_only, replica_serve_stale_data, replica_priority, replica_lazy_flush, replica_ignore_maxmemory;
         config_num repl_timeout, repl_ping_period, repl_backlog_size, repl_backlog_ttl, repl_diskless_sync, repl_diskless_sync_delay;
         config_num repl_diskless_load, repl_disable_tcp_nodelay, min_replicas_to_write, min_replicas_max_lag;
-        config_num tracking_table_max_keys, acllog_max_len, io_threads, maxmemory_clients, dynamic_hz;
+        config_num tracking_table_max_keys, acllog_max_len, io_threads, maxmemory_clients, maxmemory_eviction_tenacity, list_compress_depth;
+        config_num hz, dynamic_hz, activerehashing, active_expire_effort;
         config_num activedefrag, jemalloc_bg_thread, daemonize, tls_port;
     } compat;
 

@@ -229,7 +229,7 @@ static void the_command_line_has_all_its_forms(void **state)
     assert_int_equal(CONFIG_NUM(&l.cfg, port), 7000);
     assert_int_equal(CONFIG_NUM(&l.cfg, maxmemory), 1 << 30);
     assert_true(CONFIG_NUM(&l.cfg, ephemeral));
-    assert_false(CONFIG_NUM(&l.cfg, activerehashing));
+    assert_false(CONFIG_NUM(&l.cfg, compat.activerehashing));
     assert_string_equal(l.cfg.bind, "127.0.0.1 ::1 -127.0.0.2");
     assert_true(config_password_ok(&l.cfg, SLICE("a=b")));
     assert_int_equal(CONFIG_NUM(&l.cfg, hash_max_listpack_entries), 5);
@@ -246,7 +246,7 @@ static void later_sources_win(void **state)
     load(&l, env, ARGS("--maxclients", "300"));
     assert_string_equal(l.error.p, "");
     assert_int_equal(CONFIG_NUM(&l.cfg, port), 1);
-    assert_int_equal(CONFIG_NUM(&l.cfg, hz), 20);
+    assert_int_equal(CONFIG_NUM(&l.cfg, compat.hz), 20);
     assert_int_equal(CONFIG_NUM(&l.cfg, maxclients), 300);
     assert_string_equal(l.cfg.bind, "127.0.0.1 ::1");
     assert_string_equal(l.cfg.data, "/d");
@@ -435,7 +435,7 @@ static void set_changes_all_pairs_or_none(void **state)
     assert_string_equal(SET(&cfg, "hz", "5", "hz", "6"), "CONFIG SET failed (possibly related to argument 'hz') - duplicate parameter");
     assert_string_equal(SET(&cfg, "port", "1"), "CONFIG SET failed (possibly related to argument 'port') - can't set immutable config");
     assert_int_equal(CONFIG_NUM(&cfg, maxmemory), 104857600);
-    assert_int_equal(CONFIG_NUM(&cfg, hz), 10);
+    assert_int_equal(CONFIG_NUM(&cfg, compat.hz), 10);
     assert_int_equal(changes, 1);
     config_fini(&cfg);
 }
@@ -485,7 +485,7 @@ static void rewrite_changes_values_and_keeps_everything_else(void **state)
     unload(&l);
     load(&l, no_env, ARGS("--config", path));
     assert_string_equal(l.error.p, "");
-    assert_int_equal(CONFIG_NUM(&l.cfg, hz), 50);
+    assert_int_equal(CONFIG_NUM(&l.cfg, compat.hz), 50);
     assert_true(config_password_ok(&l.cfg, SLICE("q\"\\")));
     unload(&l);
     buf_fini(&after);
