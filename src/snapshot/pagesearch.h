@@ -94,6 +94,7 @@ static inline void pagesearch_aim(struct pagesearch *h, const struct pagesearch_
     if (h->guesses == 0 || h->n < 2) return;
     h->guesses--;
     double share = (double)(int64_t)(p->head - h->low) / (double)(int64_t)(h->high - h->low);
+    if (unlikely(!(share > 0 && share < 1))) return; /* the heads of a damaged page lie anywhere */
     uint32_t place = (uint32_t)(share * (h->n + 1) + 0.5);
     h->at = h->lo + (place == 0 ? 0 : place > h->n ? h->n - 1 : place - 1);
 }
