@@ -27,6 +27,7 @@ static void view_node(const struct metahost *h, struct placer_node *n)
     const struct metahost_peer *p = metahost_peers_find(h, n->id);
     n->alive = n->alive && metahost_alive(h, n->id);
     n->dead_since_ms = metahost_peers_silent_since(h, n->id);
+    n->room = h->seats; /* what room the others have is theirs to know, but nodes are started alike */
     n->load = n->id == h->me ? h->report.bytes : p ? p->bytes : 0;
     n->closed = n->id == h->me ? h->report.full : (p && p->full) || !metahost_peers_lively(h, n->id);
 }

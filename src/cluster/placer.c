@@ -172,7 +172,7 @@ static const struct placer_node *newcomer_for(struct planning *p, const struct p
     for (uint32_t i = 0; i < p->v->n_nodes; i++) {
         const struct placer_node *n = &p->v->nodes[i];
         const struct outlook *o = &p->nodes[i];
-        if (n->state != METACODE_UP || !n->alive || n->closed || (urgent && at_limit(p, n)) || meta_members_has(&g->members, n->id)) continue;
+        if (n->state != METACODE_UP || !n->alive || n->closed || (n->room && o->replicas >= n->room) || (urgent && at_limit(p, n)) || meta_members_has(&g->members, n->id)) continue;
         uint32_t zone = same_zone(p->v, &g->members, n->zone, instead);
         if (best && (zone > best_zone || (zone == best_zone && (o->replicas > best_replicas || (o->replicas == best_replicas && n->load >= best->load))))) continue;
         best = n;

@@ -11,7 +11,7 @@
  *   balance   replicas from the fullest node to the emptiest if they differ by two or more; leaderships likewise
  *
  * Promises: no step for a group without a live majority; none after which the live replicas that are left would be no majority of it; a replica is added before another one is removed; at most
- * moves_per_node moves at a time come from a live node or go to it. Each step of the last three rules makes a sum smaller that none of them makes larger, so they end. */
+ * moves_per_node moves at a time come from a live node or go to it; no node gets more replicas than it has room for. Each step of the last three rules makes a sum smaller that none of them makes larger, so they end. */
 #pragma once
 #include "cluster/metagroups.h"
 #include "cluster/metanodes.h"
@@ -23,6 +23,7 @@ struct placer_node {
     bool alive;
     bool closed;            /* its log has no room, it cannot be reached, or it has said nothing for a moment: it gets no replica and no leadership */
     uint64_t dead_since_ms; /* if not alive */
+    uint32_t room;          /* replicas that it can have at most; 0: any number */
     uint64_t load;          /* any measure, the same for all: of two equal nodes the one with less gets the replica */
 };
 

@@ -19,6 +19,7 @@ struct life {
     struct rng rng;
     uint64_t now_ms;
     uint32_t zones, joined; /* joined: nodes that ever were */
+    uint32_t room;          /* for replicas, on each node; 0: for any number */
     bool alive[METAKIT_NODES_MAX + 1];
     uint64_t dead_since[METAKIT_NODES_MAX + 1];
     uint64_t leader[GROUPS_MAX];
@@ -89,6 +90,7 @@ static void look(const struct life *l, struct placer_view *v)
     for (uint32_t i = 0; i < v->n_nodes; i++) {
         v->nodes[i].alive = v->nodes[i].state != METACODE_GONE && lives(l, v->nodes[i].id);
         v->nodes[i].dead_since_ms = l->dead_since[v->nodes[i].id];
+        v->nodes[i].room = l->room;
     }
     for (uint32_t i = 0; i < v->n_groups; i++) {
         v->groups[i].leader = l->leader[i];
@@ -98,6 +100,15 @@ static void look(const struct life *l, struct placer_view *v)
 }
 
 static enum meta_code step(struct life *l, const struct metaops_op *op, enum metaops_step to) { return metakit_step(&l->k, op->id, op->step, to, SLICE("")); }
+
+static uint32_t votes_in(const struct life *l, uint64_t node)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < l->k.groups->n; i++) n += meta_members_role(&l->k.groups->groups[i].told, node) == RAFTNODE_VOTER;
+    return n;
+}
+
+static bool has_room(const struct life *l, uint64_t node) { return !l->room || votes_in(l, node) < l->room; }
 
 /* One move of a replica goes on a little, if its group can decide anything. */
 static void drive(struct life *l, const struct metaops_op *op)
@@ -112,7 +123,7 @@ static void drive(struct life *l, const struct metaops_op *op)
         enum raftnode_role role = meta_members_role(&g->told, p->to);
         if (role == RAFTNODE_VOTER) assert_int_equal(step(l, op, METAOPS_ADDED), META_DONE);
         else if (role == RAFTNODE_GONE) tell(l, g, p->to, RAFTNODE_SPARE);
-        else if (lives(l, p->to) && rng_below(&l->rng, 3) == 0) tell(l, g, p->to, RAFTNODE_VOTER); /* it has caught up */
+        else if (lives(l, p->to) && has_room(l, p->to) && rng_below(&l->rng, 3) == 0) tell(l, g, p->to, RAFTNODE_VOTER); /* it has caught up */
     } else {
         struct raftnode_members after = g->told;
         meta_members_set(&after, p->from, RAFTNODE_GONE);
@@ -357,6 +368,24 @@ static void a_node_that_leaves_is_emptied_first(void **unused)
     life_fini(&l);
 }
 
+/* Thirty replicas, and three nodes with room for nine each: what does not fit stays where it is, and no move begins that cannot end. */
+static void a_node_without_room_gets_no_replica(void **unused)
+{
+    struct life l;
+    life_init(&l, 5, 4, 0, 8, 3);
+    l.room = 9;
+    settle(&l);
+    drain(&l, 4);
+    settle(&l);
+    for (uint64_t node = 1; node <= 3; node++) assert_int_equal(votes_in(&l, node), 9);
+    assert_int_equal(votes_in(&l, 4), 3);
+    l.room = 10;
+    settle(&l);
+    assert_true(metanodes_gone(l.k.nodes, 4));
+    assert_settled(&l, 3);
+    life_fini(&l);
+}
+
 static void the_third_of_three_nodes_may_leave_too(void **unused)
 {
     struct life l;
@@ -524,6 +553,7 @@ int main(void)
         cmocka_unit_test(without_a_spare_a_dead_node_keeps_its_replicas),
         cmocka_unit_test(nothing_moves_without_a_majority),
         cmocka_unit_test(a_node_that_leaves_is_emptied_first),
+        cmocka_unit_test(a_node_without_room_gets_no_replica),
         cmocka_unit_test(the_third_of_three_nodes_may_leave_too),
         cmocka_unit_test(a_single_replica_can_leave_its_node),
         cmocka_unit_test(newcomers_get_their_share_in_few_moves),
