@@ -163,9 +163,10 @@ static bool reads_on(struct linkconn *c)
     return c->acked > before;
 }
 
+/* A greeting that comes drop by drop is none: there is one time for all of it. */
 bool linkconn_silent(struct linkconn *c)
 {
-    if (c->heard || reads_on(c)) c->heard_ms = c->links->awake_ms;
+    if (c->phase == LINKCONN_UP && (c->heard || reads_on(c))) c->heard_ms = c->links->awake_ms;
     c->heard = false;
     return c->links->awake_ms - c->heard_ms >= c->links->options.silence_ms;
 }

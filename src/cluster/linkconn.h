@@ -22,7 +22,7 @@ struct linkconn {
     enum linkconn_phase phase;
     struct buf in;     /* bytes of an unfinished frame */
     bool heard;        /* since the last tick */
-    uint64_t heard_ms; /* on the waking clock */
+    uint64_t heard_ms; /* on the waking clock; until it is up: when it began */
     uint64_t acked;    /* bytes of ours that were taken, when we last looked */
     uint64_t lane_of, lane_run; /* HANDED: the peer and its incarnation, and which one */
     uint16_t lane;

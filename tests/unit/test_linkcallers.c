@@ -50,6 +50,27 @@ static void half_a_greeting_is_not_waited_for_for_ever(void **state)
     linkrig_free(rig);
 }
 
+/* As half of one is: else some patient callers could keep all others out. */
+static void a_greeting_that_comes_drop_by_drop_is_not_waited_for_either(void **state)
+{
+    struct linkrig *rig = start(state, 1);
+    struct wire_hello h = linkrig_hello(2, 1);
+    struct buf b = {0};
+    wire_add_hello(&b, &h);
+    int fd = linkrig_dial(rig->nodes[1].port);
+    uint64_t since = rig->now;
+    for (size_t i = 0; i < b.len && !linkrig_closed(fd); i++) {
+        (void)!send(fd, b.p + i, 1, MSG_NOSIGNAL);
+        linkrig_run(rig, 250); /* all of it would take 18 seconds or so */
+    }
+    assert_true(rig->now - since >= 2900 && rig->now - since <= 4500);
+    assert_int_equal(linkrig_totals(rig, 1).refused, 1);
+    assert_int_equal(linkrig_totals(rig, 1).callers, 0);
+    close(fd);
+    buf_fini(&b);
+    linkrig_free(rig);
+}
+
 static void a_greeting_may_come_byte_by_byte(void **state)
 {
     struct linkrig *rig = start(state, 1);
@@ -209,6 +230,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         LOOPTEST_ON_BOTH(whatever_the_network_sends_is_turned_away),
         LOOPTEST_ON_BOTH(half_a_greeting_is_not_waited_for_for_ever),
+        LOOPTEST_ON_BOTH(a_greeting_that_comes_drop_by_drop_is_not_waited_for_either),
         LOOPTEST_ON_BOTH(a_greeting_may_come_byte_by_byte),
         LOOPTEST_ON_BOTH(frames_that_make_no_sense_end_their_connection),
         LOOPTEST_ON_BOTH(callers_that_never_greet_do_not_use_up_the_node),
