@@ -47,14 +47,47 @@ void linkconn_leave(struct linkconn *c)
     if (!stream_unsent(&c->stream)) linkconn_close(c);
 }
 
-void linkconn_greet(struct linkconn *c, uint64_t to)
+/* ---- our greetings */
+
+static void send_all(struct linkconn *c, struct buf *b)
+{
+    if (b->len) stream_send(c->links->loop, &c->stream, b);
+    buf_fini(b);
+}
+
+void linkconn_call(struct linkconn *c)
 {
     struct wire_hello mine;
     struct buf b = {0};
+    links_hello(c->links, c->peer->node, &mine);
+    linkcaller_begin(&c->call, &mine, &c->links->options.secret, &b);
+    send_all(c, &b);
+}
+
+void linkconn_challenge(struct linkconn *c, const struct wire_hello *theirs)
+{
+    struct buf b = {0};
+    c->phase = LINKCONN_PROVING;
+    c->theirs = *theirs;
+    linksecret_nonce(c->nonce);
+    wire_add_proof(&b, WIRE_CHALLENGE, c->nonce);
+    send_all(c, &b);
+}
+
+void linkconn_answer(const struct linkconn *c, uint64_t to, struct buf *out)
+{
+    struct wire_hello mine;
     links_hello(c->links, to, &mine);
-    wire_add_hello(&b, &mine);
-    stream_send(c->links->loop, &c->stream, &b);
-    buf_fini(&b);
+    memcpy(mine.nonce, c->nonce, sizeof mine.nonce);
+    if (c->proven) linksecret_prove_called(&c->links->options.secret, &c->theirs, &mine);
+    wire_add_hello(out, &mine);
+}
+
+void linkconn_greet(struct linkconn *c, uint64_t to)
+{
+    struct buf b = {0};
+    linkconn_answer(c, to, &b);
+    send_all(c, &b);
 }
 
 void linkconn_hand_over(struct linkconn *c, const struct wire_hello *hello)
@@ -63,18 +96,49 @@ void linkconn_hand_over(struct linkconn *c, const struct wire_hello *hello)
     c->lane_of = hello->node;
     c->lane_run = hello->incarnation;
     c->lane = (uint16_t)(hello->lane - 1);
-    stream_release(c->links->loop, &c->stream);
+    if (!stream_unsent(&c->stream)) stream_release(c->links->loop, &c->stream);
+}
+
+/* A challenge that was answered has been sent, but the event loop may hear of the answer first. */
+void linkconn_drained(struct linkconn *c)
+{
+    if (c->phase == LINKCONN_LEAVING) linkconn_close(c);
+    else if (c->phase == LINKCONN_HANDED) stream_release(c->links->loop, &c->stream);
 }
 
 /* ---- bytes that come in */
+
+static enum wire_result read_answer(struct linkconn *c, struct slice bytes, struct wire_hello *hello, size_t *used, const char **why)
+{
+    struct buf b = {0};
+    enum wire_result result = linkcaller_take(&c->call, bytes, hello, used, &b, why);
+    send_all(c, &b);
+    return result;
+}
 
 static size_t take_hello(struct linkconn *c, struct slice bytes)
 {
     struct wire_hello hello;
     size_t used = 0;
     const char *why = NULL;
-    switch (wire_hello(bytes, &hello, &used, &why)) {
+    switch (c->way == LINKS_OUT ? read_answer(c, bytes, &hello, &used, &why) : wire_hello(bytes, &hello, &used, &why)) {
     case WIRE_OK: links_greeted(c->links, c, &hello); break;
+    case WIRE_BAD: links_lost(c->links, c, -EPROTO, why); break;
+    case WIRE_NEED_MORE: break;
+    }
+    return used;
+}
+
+static size_t take_proof(struct linkconn *c, struct slice bytes)
+{
+    uint8_t proof[WIRE_PROOF_BYTES];
+    size_t used = 0;
+    const char *why = NULL;
+    switch (wire_proof(bytes, WIRE_PROOF, proof, &used, &why)) {
+    case WIRE_OK:
+        c->proven = linksecret_check_caller(&c->links->options.secret, &c->theirs, c->nonce, proof);
+        links_proven(c->links, c);
+        break;
     case WIRE_BAD: links_lost(c->links, c, -EPROTO, why); break;
     case WIRE_NEED_MORE: break;
     }
@@ -113,7 +177,7 @@ static void take_frame(struct linkconn *c, const struct wire_frame *f)
     c->peer->stats.frames_in++;
     c->peer->stats.bytes_in += f->whole.n;
     if (f->type == WIRE_PING) answer_ping(c, f);
-    else if (f->type == WIRE_PONG) links_lost(l, c, -EPROTO, "a frame came against its direction");
+    else if (f->type <= WIRE_PROOF) links_lost(l, c, -EPROTO, "a frame came that has no place here");
     else if (l->calls.on_frame(l->calls.ctx, c->peer->node, f) < 0 && c->phase == LINKCONN_UP) links_lost(l, c, -EPROTO, "a frame makes no sense");
 }
 
@@ -121,6 +185,7 @@ static void take_frame(struct linkconn *c, const struct wire_frame *f)
 static size_t take(struct linkconn *c, struct slice bytes)
 {
     size_t at = c->phase == LINKCONN_GREETING ? take_hello(c, bytes) : 0;
+    if (c->phase == LINKCONN_PROVING) at += take_proof(c, slice_of(bytes.p + at, bytes.n - at));
     struct wire_frame f;
     const char *why = NULL;
     while (c->phase == LINKCONN_UP) {

@@ -1,12 +1,13 @@
 /* One connection between two nodes, from its first byte on: greeting, frames, pings, silence. Private to the link files; links.c decides who is connected to whom. */
 #pragma once
-#include "cluster/linkgreet.h"
+#include "cluster/linkcaller.h"
 #include "cluster/links.h"
 #include "base/rng.h"
 #include "io/resolve.h"
 
 enum linkconn_phase {
     LINKCONN_GREETING, /* the other's HELLO is missing */
+    LINKCONN_PROVING,  /* a caller's PROOF is missing */
     LINKCONN_UP,
     LINKCONN_LEAVING, /* turned away: ends when our HELLO is sent */
     LINKCONN_HANDED,  /* a lane: the owner's when the event loop has let go */
@@ -20,6 +21,10 @@ struct linkconn {
     struct linkpeer *peer;        /* NULL: a caller that has not greeted, or closed */
     enum links_way way;
     enum linkconn_phase phase;
+    struct linkcaller call;  /* OUT: how it greets */
+    struct wire_hello theirs; /* IN: the caller's greeting, from PROVING on; */
+    uint8_t nonce[WIRE_PROOF_BYTES]; /* what it was challenged with, */
+    bool proven;              /* and that it has proven a secret of ours */
     struct buf in;     /* bytes of an unfinished frame */
     bool heard;        /* since the last tick */
     uint64_t heard_ms; /* on the waking clock; until it is up: when it began */
@@ -55,7 +60,7 @@ struct links {
     uint32_t n_peers, peers_room;
     struct linkconn *conns;
     uint32_t callers;
-    uint64_t refused;
+    uint64_t refused, unproven;
     uint64_t told_refusal_at, untold; /* log lines about callers are rationed */
     uint16_t port;
     bool ending;
@@ -65,9 +70,13 @@ struct links {
 
 struct linkconn *linkconn_open(struct links *l, int fd, enum links_way way, struct linkpeer *peer);
 void linkconn_data(struct linkconn *c, struct slice bytes);
-void linkconn_greet(struct linkconn *c, uint64_t to); /* sends our HELLO */
+void linkconn_call(struct linkconn *c);               /* sends our HELLO */
+void linkconn_challenge(struct linkconn *c, const struct wire_hello *theirs); /* wants the caller to prove the secret */
+void linkconn_answer(const struct linkconn *c, uint64_t to, struct buf *out); /* appends our HELLO to a caller's, with our proof if it gave one */
+void linkconn_greet(struct linkconn *c, uint64_t to); /* sends that */
 void linkconn_hand_over(struct linkconn *c, const struct wire_hello *hello); /* it is the lane that the hello says */
 void linkconn_leave(struct linkconn *c);              /* closes when all is sent */
+void linkconn_drained(struct linkconn *c);            /* it is */
 void linkconn_close(struct linkconn *c);
 void linkconn_free(struct linkconn *c); /* the event loop has let go of it */
 /* Once a tick: whether nothing was heard for too long. */
@@ -78,5 +87,6 @@ bool linkconn_silent(struct linkconn *c);
 void links_hello(const struct links *l, uint64_t to, struct wire_hello *out); /* ours */
 /* The other's greeting is here. What a verdict other than welcome leads to is done. */
 void links_greeted(struct links *l, struct linkconn *c, const struct wire_hello *hello);
+void links_proven(struct links *l, struct linkconn *c); /* c->proven: the caller's proof is right, or not */
 /* The connection is of no use any more: closes it, and tells and retries as is due. why is a sentence, or NULL for error. */
 void links_lost(struct links *l, struct linkconn *c, int error, const char *why);

@@ -162,21 +162,22 @@ bool links_stats(const struct links *l, uint64_t node, struct links_stats *out)
     return true;
 }
 
-void links_totals(const struct links *l, struct links_totals *out) { *out = (struct links_totals){.refused = l->refused, .callers = l->callers}; }
+void links_totals(const struct links *l, struct links_totals *out) { *out = (struct links_totals){.refused = l->refused, .unproven = l->unproven, .callers = l->callers}; }
 
 void links_hello(const struct links *l, uint64_t to, struct wire_hello *out)
 {
     const struct links_options *o = &l->options;
-    *out = (struct wire_hello){.version = WIRE_VERSION, .oldest = WIRE_VERSION_OLDEST, .node = o->node, .to = to, .incarnation = o->incarnation, .lanes = o->lanes};
+    *out = (struct wire_hello){.version = WIRE_VERSION, .node = o->node, .to = to, .incarnation = o->incarnation, .lanes = o->lanes};
     memcpy(out->cluster, o->cluster, WIRE_CLUSTER_ID);
     memcpy(out->address, l->address, sizeof out->address);
+    linkgreet_guard(out, o->secret.n);
 }
 
 bool links_lanes(const struct links *l, uint64_t node, struct links_lanes *out)
 {
     const struct linkpeer *p = find(l, node);
     if (!p || p->state != LINKS_UP || p->known.version < WIRE_VERSION_LANES || !p->known.lanes || !l->options.lanes) return false;
-    *out = (struct links_lanes){.lanes = p->known.lanes, .known = p->known, .to.n = sizeof out->to.a};
+    *out = (struct links_lanes){.lanes = p->known.lanes, .secret = l->options.secret, .known = p->known, .to.n = sizeof out->to.a};
     links_hello(l, node, &out->greeting);
     return getpeername(p->out->stream.fd, (struct sockaddr *)&out->to.a, &out->to.n) == 0;
 }
@@ -193,7 +194,7 @@ static void connect_to(struct links *l, struct linkpeer *p, const struct resolve
     }
     p->state = LINKS_CONNECTING;
     p->out = linkconn_open(l, fd, LINKS_OUT, p);
-    linkconn_greet(p->out, p->node);
+    linkconn_call(p->out);
 }
 
 static void look_up(struct links *l, struct linkpeer *p)
@@ -276,24 +277,34 @@ static bool takes_lane(const struct links *l, uint64_t peer, uint64_t incarnatio
     return l->options.lanes && p && p->in && p->known.incarnation == incarnation;
 }
 
-static void lane_greeted(struct links *l, struct linkconn *c, const struct wire_hello *hello, enum linkgreet verdict)
+static void turn_away(struct links *l, struct linkconn *c, const struct wire_hello *hello, enum linkgreet verdict)
 {
-    if (verdict == LINKGREET_WELCOME && !takes_lane(l, hello->node, hello->incarnation)) verdict = LINKGREET_NO_LANE;
-    l->callers--;
-    if (verdict == LINKGREET_WELCOME) {
-        linkconn_hand_over(c, hello);
-        return;
-    }
     if (verdict == LINKGREET_NO_LANE) l->refused++; /* it was on its way when its node's connection broke, or this node stops */
     else tell_refusal(l, c, hello, linkgreet_text(verdict));
-    linkconn_greet(c, 0);
+    l->unproven += linkgreet_is_of_secret(verdict);
+    l->callers--;
+    linkconn_greet(c, 0); /* so that its log says something too */
     linkconn_leave(c);
 }
 
-static void caller_greeted(struct links *l, struct linkconn *c, const struct wire_hello *mine, const struct wire_hello *hello)
+static void lane_greeted(struct links *l, struct linkconn *c, const struct wire_hello *hello, enum linkgreet verdict)
 {
+    if (verdict == LINKGREET_WELCOME && !takes_lane(l, hello->node, hello->incarnation)) verdict = LINKGREET_NO_LANE;
+    if (verdict != LINKGREET_WELCOME) {
+        turn_away(l, c, hello, verdict);
+        return;
+    }
+    l->callers--;
+    linkconn_hand_over(c, hello);
+}
+
+/* It has proven what it has to. */
+static void caller_greeted(struct links *l, struct linkconn *c, const struct wire_hello *hello)
+{
+    struct wire_hello mine;
     struct linkpeer *p = find(l, hello->node);
-    enum linkgreet verdict = linkgreet_caller(mine, hello, p ? &p->known : NULL);
+    links_hello(l, hello->node, &mine);
+    enum linkgreet verdict = linkgreet_caller(&mine, hello, p ? &p->known : NULL);
     if (hello->lane) {
         lane_greeted(l, c, hello, verdict);
         return;
@@ -303,27 +314,36 @@ static void caller_greeted(struct links *l, struct linkconn *c, const struct wir
         p = admit(l, p, hello);
         verdict = p ? LINKGREET_WELCOME : LINKGREET_STRANGER;
     }
-    if (verdict == LINKGREET_WELCOME) {
-        in_is_up(l, c, p, hello);
-        return;
-    }
-    tell_refusal(l, c, hello, linkgreet_text(verdict));
-    l->callers--;
-    linkconn_greet(c, 0); /* so that its log says something too */
-    linkconn_leave(c);
+    if (verdict == LINKGREET_WELCOME) in_is_up(l, c, p, hello);
+    else turn_away(l, c, hello, verdict);
+}
+
+static void called_greeted(struct links *l, struct linkconn *c, const struct wire_hello *hello)
+{
+    enum linkgreet verdict = linkcaller_judge(&c->call, hello, c->peer->node, &c->peer->known);
+    l->unproven += linkgreet_is_of_secret(verdict);
+    if (verdict == LINKGREET_WELCOME) out_is_up(l, c, hello);
+    else links_lost(l, c, -ECONNREFUSED, linkgreet_text(verdict));
 }
 
 void links_greeted(struct links *l, struct linkconn *c, const struct wire_hello *hello)
 {
     struct wire_hello mine;
-    links_hello(l, hello->node, &mine);
-    if (c->way == LINKS_IN) {
-        caller_greeted(l, c, &mine, hello);
+    if (c->way == LINKS_OUT) {
+        called_greeted(l, c, hello);
         return;
     }
-    enum linkgreet verdict = linkgreet_answer(&mine, hello, c->peer->node, &c->peer->known);
-    if (verdict == LINKGREET_WELCOME) out_is_up(l, c, hello);
-    else links_lost(l, c, -ECONNREFUSED, linkgreet_text(verdict));
+    links_hello(l, hello->node, &mine);
+    enum linkgreet verdict = linkgreet_language(&mine, hello);
+    if (verdict != LINKGREET_WELCOME) turn_away(l, c, hello, verdict);
+    else if (mine.guarded) linkconn_challenge(c, hello);
+    else caller_greeted(l, c, hello);
+}
+
+void links_proven(struct links *l, struct linkconn *c)
+{
+    if (c->proven) caller_greeted(l, c, &c->theirs);
+    else turn_away(l, c, &c->theirs, LINKGREET_OTHER_SECRET);
 }
 
 /* ---- ends */
@@ -357,7 +377,7 @@ static void in_is_lost(struct links *l, struct linkconn *c, int error, const cha
 
 void links_lost(struct links *l, struct linkconn *c, int error, const char *why)
 {
-    if (!error && c->phase == LINKCONN_GREETING) error = -ECONNREFUSED; /* closed before a word was said */
+    if (!error && c->phase < LINKCONN_UP) error = -ECONNREFUSED; /* closed before a word was said */
     if (!why) why = error ? err_text(error) : "it has closed the connection";
     if (c->phase >= LINKCONN_LEAVING) {
         linkconn_close(c);
@@ -370,6 +390,14 @@ void links_lost(struct links *l, struct linkconn *c, int error, const char *why)
         l->callers--;
         linkconn_close(c);
     }
+}
+
+void links_secret(struct links *l, const struct linksecret *secret)
+{
+    if (linksecret_same(&l->options.secret, secret)) return;
+    l->options.secret = *secret;
+    for (struct linkconn *c = l->conns; c; c = c->next)
+        if (c->phase < LINKCONN_LEAVING) links_lost(l, c, 0, "the secret of this node has changed");
 }
 
 /* ---- the event loop */
@@ -395,21 +423,19 @@ static void on_end(void *ctx, struct stream *s, int error) { links_lost(ctx, s->
 static bool on_drained(void *ctx, struct stream *s)
 {
     struct linkconn *c = s->owner;
-    if (c->phase == LINKCONN_LEAVING) linkconn_close(c);
-    return c->phase == LINKCONN_CLOSED || (c->peer && c->peer->out == c && c->peer->queue.len); /* which waits to be flushed */
+    linkconn_drained(c);
+    return c->phase >= LINKCONN_HANDED || (c->peer && c->peer->out == c && c->peer->queue.len); /* which waits to be flushed */
 }
 
 static void hand_over(struct links *l, const struct linkconn *c)
 {
-    struct wire_hello mine;
     struct buf greeting = {0};
     if (!takes_lane(l, c->lane_of, c->lane_run)) { /* the owner has been told that it is down, and would keep the lane for ever */
         l->refused++;
         close(c->stream.fd);
         return;
     }
-    links_hello(l, c->lane_of, &mine);
-    wire_add_hello(&greeting, &mine);
+    linkconn_answer(c, c->lane_of, &greeting);
     l->calls.on_lane(l->calls.ctx, c->lane_of, c->lane, c->stream.fd, buf_slice(&greeting));
     buf_fini(&greeting);
 }
@@ -556,7 +582,7 @@ int links_turn(struct links *l, int timeout_ms) { return loop_turn(l->loop, time
 static void listen_to_silence(struct links *l, struct linkconn *c)
 {
     if (c->phase >= LINKCONN_HANDED || !linkconn_silent(c)) return;
-    links_lost(l, c, -ETIMEDOUT, c->phase == LINKCONN_GREETING ? "it has not greeted in time" : "it has been silent for too long");
+    links_lost(l, c, -ETIMEDOUT, c->phase < LINKCONN_UP ? "it has not greeted in time" : "it has been silent for too long");
 }
 
 void links_tick(struct links *l, uint64_t now_ms)

@@ -15,15 +15,17 @@
  * workers' likes here, with what links_lanes tells them.
  *
  * Both sides greet with a HELLO. A caller of another cluster or protocol, one that takes us for somebody else, that bears our own number, or the number of a node
- * that runs elsewhere is turned away, with a line in the log.
+ * that runs elsewhere is turned away, with a line in the log. If there is a secret (cluster/linksecret.h), so is everybody who does not prove it, and nobody else is spoken to. For all of that
+ * there is silence_ms, and not much more memory than a greeting takes.
  *
- * Calls come from within links_turn, links_tick and links_peer_put. From them links_send, links_peer_put and what only looks may be called. */
+ * Calls come from within links_turn, links_tick, links_peer_put and links_secret. From them links_send, links_peer_put and what only looks may be called. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/slice.h"
 #include "base/slog.h"
+#include "cluster/linksecret.h"
 #include "cluster/wire.h"
 #include "io/loop.h"
 
@@ -53,6 +55,7 @@ struct links_options {
     uint64_t node;        /* ours, not 0 */
     uint64_t incarnation; /* not 0; grows with every start */
     const char *address;  /* ours, as others shall know it: host:port; copied */
+    struct linksecret secret; /* that nodes prove to each other; may be none */
     uint16_t lanes;       /* how many workers there are to take lanes; 0: none are taken */
     uint64_t seed;        /* of the jitter */
     uint64_t now;         /* ms */
@@ -87,6 +90,7 @@ struct links_stats {
 
 struct links_totals {
     uint64_t refused; /* callers that were turned away: garbage, strangers, another cluster */
+    uint64_t unproven; /* greetings, of callers and of nodes that were called, that failed for want of the same secret */
     uint32_t callers; /* that have not greeted yet */
 };
 
@@ -101,6 +105,8 @@ uint16_t links_port(const struct links *l); /* of the last listener */
 
 /* Adds a peer, or changes its address: a connection to the old one ends. */
 void links_peer_put(struct links *l, uint64_t node, const char *address);
+/* The secret from now on. If it is another one, all connections end and are made anew. Not from within a call of links_calls. */
+void links_secret(struct links *l, const struct linksecret *secret);
 /* Forgets a peer: its connections end, without on_down. Not from within a call of links_calls. */
 void links_peer_del(struct links *l, uint64_t node);
 uint32_t links_peers(const struct links *l, uint64_t *out, uint32_t max); /* gives how many there are */

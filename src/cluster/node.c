@@ -290,7 +290,7 @@ static int open_raft(struct node *n, struct buf *error)
         .dir = dir,
         .files = o->files,
         .writes = o->writes,
-        .links = {.node = n->who.id, .incarnation = n->who.incarnation, .address = o->advertise ? o->advertise : o->listen, .lanes = (uint16_t)n->engine->n_workers, .log = o->log},
+        .links = {.node = n->who.id, .incarnation = n->who.incarnation, .address = o->advertise ? o->advertise : o->listen, .lanes = (uint16_t)n->engine->n_workers, .secret = o->secret, .log = o->log},
         .raft = {.election_ms = o->election_ms, .heartbeat_ms = o->heartbeat_ms, .board = n->board, .prompt_groups = META_FIRST_DATA_GROUP}, /* who has an old map asks in vain */
         .log = {.segment_bytes = o->segment_bytes},
         .snapshot_bytes = o->snapshot_bytes,

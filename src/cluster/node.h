@@ -48,6 +48,7 @@ struct node_options {
     uint32_t shards, replication; /* of the new cluster; 0: the usual */
     /* or what JOIN of a node of the cluster answered (METAHOST_JOIN): lines "cluster HEX", "node NUMBER", "seed HEX", "peer NUMBER ADDRESS". */
     const char *joined;
+    struct linksecret secret; /* that nodes prove to each other; may be none */
     const struct file_ops *files, *writes;
     const struct slog *log;
     uint32_t election_ms, heartbeat_ms; /* 0: the usual */
@@ -89,6 +90,7 @@ uint64_t node_leader(const struct node *n, uint32_t group); /* a hint; 0: not kn
 uint32_t node_replicas(struct node *n, uint32_t group, uint64_t *nodes, uint32_t max); /* that have one, as its log last said; gives how many */
 void node_leader_is(struct node *n, uint32_t group, uint64_t leader); /* another node said so: a hint */
 void node_send(struct node *n, uint64_t peer, struct slice frames); /* leaves with the next node_hurry */
+void node_secret(struct node *n, const struct linksecret *secret); /* from now on: if it is another one, all connections to nodes are made anew */
 void node_hurry(struct node *n); /* the raft thread is woken if there is anything for it to do. Once per turn of a worker */
 /* A message for the subscribers of all other nodes, in the order of these calls, at most once (cluster/spread.h). */
 void node_spread(struct node *n, const struct wirepub *what);

@@ -309,6 +309,8 @@ void node_leader_is(struct node *n, uint32_t group, uint64_t leader)
 
 void node_send(struct node *n, uint64_t peer, struct slice frames) { raftthread_put(n->raft, peer, frames); }
 
+void node_secret(struct node *n, const struct linksecret *secret) { raftthread_secret(n->raft, secret); }
+
 void node_hurry(struct node *n)
 {
     if (!raftthread_hurry(n->raft)) seats_hurry(n->seats);

@@ -118,6 +118,7 @@ void raftthread_look(struct raftthread *t, uint32_t group, void (*done)(void *ct
 
 void raftthread_peer_put(struct raftthread *t, uint64_t node, const char *address);
 void raftthread_peer_del(struct raftthread *t, uint64_t node);
+void raftthread_secret(struct raftthread *t, const struct linksecret *secret); /* as links_secret */
 void raftthread_send(struct raftthread *t, uint64_t peer, struct slice frames); /* whole frames, of other types than Raft's; lost if the link is */
 /* The same, but leaves it to raftthread_hurry to wake the thread: for who sends to several peers at a time. */
 void raftthread_put(struct raftthread *t, uint64_t peer, struct slice frames);

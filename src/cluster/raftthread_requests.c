@@ -87,6 +87,13 @@ static int do_peer_del(struct raftthread *t, struct raftmail *m)
     return 0;
 }
 
+static int do_secret(struct raftthread *t, struct raftmail *m)
+{
+    const struct linksecret *secret = (const void *)m->data;
+    links_secret(t->links, secret);
+    return 0;
+}
+
 static int do_send(struct raftthread *t, struct raftmail *m)
 {
     links_send(t->links, m->node, slice_of(m->data, m->n));
@@ -126,6 +133,7 @@ static const struct {
     [RAFTMAIL_LOOK] = {.act = do_look, .leaving = true},
     [RAFTMAIL_PEER_PUT] = {.act = do_peer_put, .leaving = true},
     [RAFTMAIL_PEER_DEL] = {.act = do_peer_del, .leaving = true},
+    [RAFTMAIL_SECRET] = {.act = do_secret, .leaving = true},
     [RAFTMAIL_SEND] = {.act = do_send, .leaving = true},
     [RAFTMAIL_RUN] = {.act = do_run, .leaving = true, .always = true},
     [RAFTMAIL_STOP] = {.act = do_stop, .leaving = true, .always = true},
@@ -243,6 +251,8 @@ void raftthread_peer_put(struct raftthread *t, uint64_t node, const char *addres
 }
 
 void raftthread_peer_del(struct raftthread *t, uint64_t node) { ask(t, (struct raftmail){.kind = RAFTMAIL_PEER_DEL, .node = node}, SLICE("")); }
+
+void raftthread_secret(struct raftthread *t, const struct linksecret *secret) { ask(t, (struct raftmail){.kind = RAFTMAIL_SECRET}, slice_of(secret, sizeof *secret)); }
 
 void raftthread_send(struct raftthread *t, uint64_t peer, struct slice frames) { ask(t, (struct raftmail){.kind = RAFTMAIL_SEND, .node = peer}, frames); }
 

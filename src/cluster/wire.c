@@ -21,6 +21,7 @@
  *     52  u64  incarnation, not 0
  *     60  u8   n, then n bytes: address
  *     ..  u16  lanes, u16 lane; since version 4
+ *     ..  u8   n, then n bytes: nonce, n is 32, or 0: no secret; u8 n, then n bytes: proof, likewise; since version 5
  *     ..       bytes of later versions, skipped
  *
  * All numbers are little endian. A frame is valid if its length is in its limits, its checksum right, its type known, the two bytes zero, and neither a flag nor
@@ -41,6 +42,8 @@ static const char *name_of(unsigned type)
     switch (type) {
     case WIRE_PING: return "ping";
     case WIRE_PONG: return "pong";
+    case WIRE_CHALLENGE: return "challenge";
+    case WIRE_PROOF: return "proof";
     case WIRE_VOTE: return "vote";
     case WIRE_VOTE_RESULT: return "vote-result";
     case WIRE_APPEND: return "append";
@@ -69,7 +72,7 @@ const char *wire_type_name(enum wire_type type)
 
 static bool has_group(unsigned type)
 {
-    return type != WIRE_PING && type != WIRE_PONG && type != WIRE_PROBE && type != WIRE_PROBE_ACK && type != WIRE_STATUS && type != WIRE_PUBLISH;
+    return type > WIRE_PROOF && type != WIRE_PROBE && type != WIRE_PROBE_ACK && type != WIRE_STATUS && type != WIRE_PUBLISH;
 }
 
 static uint8_t flags_of(unsigned type) { return type == WIRE_REQUEST || type == WIRE_ANSWER ? WIRE_MORE : 0; }
@@ -158,7 +161,44 @@ int wire_get_ping(const struct wire_frame *f, uint64_t *token)
     return wirefield_end(&r);
 }
 
+void wire_add_proof(struct buf *out, enum wire_type challenge_or_proof, const uint8_t bytes[WIRE_PROOF_BYTES])
+{
+    CHECK(challenge_or_proof == WIRE_CHALLENGE || challenge_or_proof == WIRE_PROOF);
+    size_t frame = wire_begin(out, challenge_or_proof, 0, 0);
+    buf_add(out, bytes, WIRE_PROOF_BYTES);
+    wire_end(out, frame);
+}
+
+enum wire_result wire_proof(struct slice in, enum wire_type challenge_or_proof, uint8_t out[WIRE_PROOF_BYTES], size_t *used, const char **why)
+{
+    struct wire_frame f;
+    if (in.n >= 4 && le_u32(in.p) != WIRE_HEAD + WIRE_PROOF_BYTES) return bad(why, "it speaks before it has proven anything");
+    enum wire_result result = wire_frame(in, &f, why);
+    if (result != WIRE_OK) return result;
+    if (f.type != challenge_or_proof) return bad(why, "it speaks before it has proven anything");
+    memcpy(out, f.body.p, WIRE_PROOF_BYTES);
+    *used = f.whole.n;
+    return WIRE_OK;
+}
+
 /* ---- the greeting */
+
+static void add_proof_field(struct buf *out, bool there, const uint8_t bytes[WIRE_PROOF_BYTES])
+{
+    wirefield_add_u8(out, there ? WIRE_PROOF_BYTES : 0);
+    if (there) buf_add(out, bytes, WIRE_PROOF_BYTES);
+}
+
+static bool proof_field(struct wirefield *r, uint8_t out[WIRE_PROOF_BYTES])
+{
+    struct slice bytes = wirefield_bytes(r, wirefield_u8(r));
+    wirefield_expect(r, !bytes.n || bytes.n == WIRE_PROOF_BYTES);
+    if (r->bad || !bytes.n) return false;
+    memcpy(out, bytes.p, WIRE_PROOF_BYTES);
+    return true;
+}
+
+bool wire_is_hello(struct slice in) { return in.p[0] == magic[0]; }
 
 void wire_add_hello(struct buf *out, const struct wire_hello *h)
 {
@@ -176,6 +216,10 @@ void wire_add_hello(struct buf *out, const struct wire_hello *h)
     buf_add(out, h->address, address);
     wirefield_add_u16(out, h->lanes);
     wirefield_add_u16(out, h->lane);
+    if (h->version >= WIRE_VERSION_SECRET) {
+        add_proof_field(out, h->guarded, h->nonce);
+        add_proof_field(out, h->proven, h->proof);
+    }
     char *p = out->p + at;
     le_set_u32(p + HELLO_LENGTH_AT, (uint32_t)(out->len - at));
     le_set_u32(p + HELLO_CRC_AT, checksum(slice_of(p, out->len - at), HELLO_CRC_AT));
@@ -211,6 +255,10 @@ enum wire_result wire_hello(struct slice in, struct wire_hello *out, size_t *use
     if (out->version >= WIRE_VERSION_LANES) {
         out->lanes = wirefield_u16(&r);
         out->lane = wirefield_u16(&r);
+    }
+    if (out->version >= WIRE_VERSION_SECRET) {
+        out->guarded = proof_field(&r, out->nonce);
+        out->proven = proof_field(&r, out->proof);
     }
     if (r.bad || !out->node || !out->incarnation || !out->oldest || out->oldest > out->version || !is_address(address)) return bad(why, "the greeting makes no sense");
     *used = n;

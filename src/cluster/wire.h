@@ -1,6 +1,7 @@
 /* Bytes between nodes: the greeting of a connection and the frames behind it. Pure: bytes in, bytes out; the transport is cluster/links.h.
  *
- * A connection carries frames in one direction, from the node that opened it; a lane, which is between workers (server/relay_lane.h), in both. Both sides greet with a HELLO. Behind it come frames:
+ * A connection carries frames in one direction, from the node that opened it; a lane, which is between workers (server/relay_lane.h), in both. Both sides greet with a HELLO; where there is a secret, a CHALLENGE and a PROOF
+ * come between the two (cluster/linksecret.h). Behind it come frames:
  * a head of WIRE_HEAD bytes (length, checksum, type, flags, group) and a body whose layout the type decides. Bodies are written and read by
  *     cluster/wireraft.h    messages of the Raft engine, read probes
  *     cluster/wirecall.h    commands that are sent on to another node, and their answers
@@ -18,21 +19,25 @@
 #include "base/slice.h"
 
 enum {
-    WIRE_VERSION = 4, /* spoken here; and the oldest one that is understood: requests carry the version of the map since then */
+    WIRE_VERSION = 5, /* spoken here; and the oldest one that is understood: requests carry the version of the map since then */
     WIRE_VERSION_OLDEST = 3,
     WIRE_VERSION_PUBLISH = 2, /* has PUBLISH: a node of version 1 would not know the type */
     WIRE_VERSION_LANES = 4,   /* has lanes: an older node would take a lane for its peer's connection */
+    WIRE_VERSION_SECRET = 5,  /* can prove a secret */
     WIRE_HEAD = 16,
     WIRE_FRAME_MAX = 16 * 1024 * 1024, /* head included */
     WIRE_BODY_MAX = WIRE_FRAME_MAX - WIRE_HEAD,
     WIRE_CLUSTER_ID = 16,
     WIRE_ADDRESS_MAX = 255,
     WIRE_HELLO_MAX = 512,
+    WIRE_PROOF_BYTES = 32, /* of a proof, and of the nonces that are in it */
 };
 
 enum wire_type {
     WIRE_PING = 1, /* links': body is a u64 that the PONG brings back */
     WIRE_PONG = 2,
+    WIRE_CHALLENGE = 3, /* of greetings: body is a nonce; or the proof that it asks for */
+    WIRE_PROOF = 4,
     WIRE_VOTE = 16,
     WIRE_VOTE_RESULT = 17,
     WIRE_APPEND = 18,
@@ -79,6 +84,10 @@ const char *wire_type_name(enum wire_type type); /* "append"; "unknown" */
 void wire_add_ping(struct buf *out, enum wire_type ping_or_pong, uint64_t token);
 int wire_get_ping(const struct wire_frame *f, uint64_t *token); /* 0 or -EBADMSG */
 
+void wire_add_proof(struct buf *out, enum wire_type challenge_or_proof, const uint8_t bytes[WIRE_PROOF_BYTES]);
+/* The frame of this type at the beginning of `in`; *used is its length. WIRE_BAD as soon as the bytes cannot be one: whoever has not proven anything is not waited for longer. */
+enum wire_result wire_proof(struct slice in, enum wire_type challenge_or_proof, uint8_t out[WIRE_PROOF_BYTES], size_t *used, const char **why);
+
 /* ---- the greeting */
 
 struct wire_hello {
@@ -90,11 +99,16 @@ struct wire_hello {
     char address[WIRE_ADDRESS_MAX + 1]; /* where the speaker listens: host:port */
     uint16_t lanes; /* the speaker has so many workers; 0: it takes no lanes */
     uint16_t lane;  /* 0: the connection of a node's raft thread; else it is lane - 1, from worker to worker */
+    bool guarded; /* the speaker has a secret: */
+    uint8_t nonce[WIRE_PROOF_BYTES];
+    bool proven;  /* in an answer: and proves it */
+    uint8_t proof[WIRE_PROOF_BYTES];
 };
 
 void wire_add_hello(struct buf *out, const struct wire_hello *hello);
 /* The HELLO at the beginning of `in`; *used is its length. WIRE_BAD as soon as the bytes cannot be one. A newer version than ours is well-formed:
  * compare versions with wire_version. */
 enum wire_result wire_hello(struct slice in, struct wire_hello *out, size_t *used, const char **why);
+bool wire_is_hello(struct slice in); /* as far as its first byte says, which no frame has; not empty */
 /* The version in which two nodes speak; 0 if there is none. */
 uint16_t wire_version(const struct wire_hello *mine, const struct wire_hello *theirs);

@@ -123,7 +123,7 @@ static void call(struct relay_lane *l)
     mine.lane = (uint16_t)(l->number + 1);
     begin(l, fd);
     l->phase = LANE_GREETING;
-    wire_add_hello(&l->out, &mine);
+    linkcaller_begin(&l->call, &mine, &l->how.secret, &l->out);
     stream_send(loop_of(l), &l->stream, &l->out);
 }
 
@@ -233,9 +233,10 @@ static size_t take_greeting(struct relay_lane *l, struct slice bytes)
     struct wire_hello theirs;
     size_t used = 0;
     const char *why;
-    enum wire_result result = wire_hello(bytes, &theirs, &used, &why);
-    if (result == WIRE_NEED_MORE) return 0;
-    if (result == WIRE_BAD || linkgreet_answer(&l->how.greeting, &theirs, l->peer, &l->how.known) != LINKGREET_WELCOME) {
+    enum wire_result result = linkcaller_take(&l->call, bytes, &theirs, &used, &l->out, &why);
+    if (l->out.len) stream_send(loop_of(l), &l->stream, &l->out); /* a proof */
+    if (result == WIRE_NEED_MORE) return used;
+    if (result == WIRE_BAD || linkcaller_judge(&l->call, &theirs, l->peer, &l->how.known) != LINKGREET_WELCOME) {
         hang_up(l);
         return 0;
     }

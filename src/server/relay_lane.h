@@ -26,7 +26,8 @@ struct relay_lane {
     enum relay_lane_phase phase;
     bool ours;     /* opened from here */
     bool unwanted; /* goes when it is closed */
-    struct links_lanes how; /* ours: where it leads */
+    struct links_lanes how; /* ours: where it leads, */
+    struct linkcaller call; /* and how it greets there */
     int64_t dial_ms;
     uint32_t pause_ms;
     struct buf in, out; /* an unfinished frame; frames of this turn */

@@ -4,6 +4,7 @@
 
 #include "../unit/wireagain.h"
 #include "base/le.h"
+#include "cluster/linkcaller.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -22,14 +23,40 @@ static void greet_again(const struct wire_hello *hello)
     const char *why = NULL;
     size_t used = 0;
     CHECK(hello->version >= WIRE_VERSION_LANES || (!hello->lanes && !hello->lane));
+    CHECK(hello->version >= WIRE_VERSION_SECRET || (!hello->guarded && !hello->proven));
     wire_add_hello(&again, hello);
     CHECK(wire_hello(buf_slice(&again), &back, &used, &why) == WIRE_OK && used == again.len);
     CHECK(back.version == hello->version && back.node == hello->node && back.to == hello->to && back.lanes == hello->lanes && back.lane == hello->lane && strcmp(back.address, hello->address) == 0);
+    CHECK(back.guarded == hello->guarded && back.proven == hello->proven && memcmp(back.nonce, hello->nonce, WIRE_PROOF_BYTES) == 0 && memcmp(back.proof, hello->proof, WIRE_PROOF_BYTES) == 0);
     buf_fini(&again);
+}
+
+/* Whatever answers a caller with a secret, it is challenged once at most, and who does not know the secret is not welcome. */
+static void answer(struct slice in)
+{
+    struct linksecret secret = {0};
+    struct linkgreet_known known = {0};
+    struct wire_hello mine = {.version = WIRE_VERSION, .oldest = WIRE_VERSION_OLDEST, .node = 4, .to = 5, .incarnation = 6, .address = "h:1"}, theirs;
+    struct linkcaller c;
+    struct buf out = {0};
+    const char *why = NULL;
+    size_t used = 0, hello;
+    linksecret_add(&secret, SLICE("nobody knows that"));
+    linkcaller_begin(&c, &mine, &secret, &out);
+    hello = out.len;
+    enum wire_result result = linkcaller_take(&c, in, &theirs, &used, &out, &why);
+    CHECK(used <= in.n && out.len == hello + (c.challenged ? WIRE_HEAD + WIRE_PROOF_BYTES : 0));
+    CHECK(result == WIRE_OK || result == WIRE_NEED_MORE || why);
+    if (result == WIRE_OK) {
+        memcpy(theirs.cluster, mine.cluster, WIRE_CLUSTER_ID);
+        CHECK(linkcaller_judge(&c, &theirs, theirs.node, &known) != LINKGREET_WELCOME);
+    }
+    buf_fini(&out);
 }
 
 static void connection(struct slice in)
 {
+    answer(in);
     struct wire_hello hello;
     struct wire_frame f;
     const char *why = NULL;

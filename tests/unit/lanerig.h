@@ -23,9 +23,12 @@ struct lanerig {
     struct relayrig *r;
     struct relayrig_client *c; /* of node 0 */
     int listeners[RELAYRIG_NODES];
+    struct linksecret secret; /* of all nodes, if there is one */
     struct {
         uint32_t node;
         int fd;
+        bool challenged;
+        struct wire_hello theirs;
     } callers[LANERIG_CALLERS]; /* that have not greeted yet */
     uint32_t n_callers;
 };
@@ -49,32 +52,61 @@ static inline struct wire_hello lanerig_greeting_of(uint32_t node, uint64_t to)
     return h;
 }
 
+static const uint8_t lanerig_nonce[WIRE_PROOF_BYTES] = "one nonce is enough for a test";
+
 static inline void lanerig_welcome(struct lanerig *s, uint32_t node, int fd, const struct wire_hello *theirs)
 {
     struct wire_hello mine = lanerig_greeting_of(node, theirs->node);
     struct buf greeting = {0};
     assert_true(theirs->lane > 0 && theirs->to == node + 1);
+    linkgreet_guard(&mine, s->secret.n);
+    if (s->secret.n) linksecret_prove_called(&s->secret, theirs, &mine);
     wire_add_hello(&greeting, &mine);
     relay_lane(s->r->nodes[node].server.relay, theirs->node, (uint16_t)(theirs->lane - 1), fd, buf_slice(&greeting));
     buf_fini(&greeting);
 }
 
-/* False: it has not greeted yet. */
-static inline bool lanerig_take_caller(struct lanerig *s, uint32_t node, int fd)
+/* Gives true if it is to prove the secret first. */
+static inline bool lanerig_challenge(struct lanerig *s, uint32_t i)
 {
-    char bytes[512];
-    struct wire_hello theirs;
+    struct buf challenge = {0};
+    if (!s->secret.n || s->callers[i].challenged) return false;
+    s->callers[i].challenged = true;
+    wire_add_proof(&challenge, WIRE_CHALLENGE, lanerig_nonce);
+    assert_int_equal(send(s->callers[i].fd, challenge.p, challenge.len, MSG_NOSIGNAL), challenge.len);
+    buf_fini(&challenge);
+    return true;
+}
+
+/* What it says must be all that has come: a caller is silent until it is spoken to. */
+static inline void lanerig_hear_caller(struct lanerig *s, uint32_t i, struct slice bytes)
+{
+    uint8_t proof[WIRE_PROOF_BYTES];
     size_t used;
     const char *why;
-    ssize_t n = recv(fd, bytes, sizeof bytes, MSG_PEEK);
+    if (s->callers[i].challenged) {
+        assert_int_equal(wire_proof(bytes, WIRE_PROOF, proof, &used, &why), WIRE_OK);
+        assert_true(linksecret_check_caller(&s->secret, &s->callers[i].theirs, lanerig_nonce, proof));
+    } else {
+        assert_int_equal(wire_hello(bytes, &s->callers[i].theirs, &used, &why), WIRE_OK);
+    }
+    assert_int_equal(used, bytes.n);
+}
+
+/* False: it has not greeted yet. */
+static inline bool lanerig_take_caller(struct lanerig *s, uint32_t i)
+{
+    char bytes[512];
+    int fd = s->callers[i].fd;
+    ssize_t n = recv(fd, bytes, sizeof bytes, 0);
     if (n < 0) return false;
     if (n == 0) {
         close(fd); /* it has thought better of it */
         return true;
     }
-    assert_int_equal(wire_hello(slice_of(bytes, (size_t)n), &theirs, &used, &why), WIRE_OK);
-    assert_int_equal(recv(fd, bytes, sizeof bytes, 0), used); /* a caller is silent until it is greeted */
-    lanerig_welcome(s, node, fd, &theirs);
+    lanerig_hear_caller(s, i, slice_of(bytes, (size_t)n));
+    if (lanerig_challenge(s, i)) return false;
+    lanerig_welcome(s, s->callers[i].node, fd, &s->callers[i].theirs);
     return true;
 }
 
@@ -85,15 +117,16 @@ static inline void lanerig_take_callers(struct lanerig *s)
             assert_true(s->n_callers < LANERIG_CALLERS);
             s->callers[s->n_callers].node = i;
             s->callers[s->n_callers].fd = fd;
+            s->callers[s->n_callers].challenged = false;
         }
     for (uint32_t i = 0; i < s->n_callers;)
-        if (lanerig_take_caller(s, s->callers[i].node, s->callers[i].fd)) s->callers[i] = s->callers[--s->n_callers];
+        if (lanerig_take_caller(s, i)) s->callers[i] = s->callers[--s->n_callers];
         else i++;
 }
 
 static inline struct links_lanes lanerig_way_to(const struct lanerig *s, uint32_t from, uint32_t to, uint16_t lanes)
 {
-    struct links_lanes how = {.lanes = lanes, .to.n = sizeof how.to.a, .greeting = lanerig_greeting_of(from, to + 1), .known = {.incarnation = 1, .version = WIRE_VERSION, .lanes = lanes, .address = "127.0.0.1:9"}};
+    struct links_lanes how = {.lanes = lanes, .to.n = sizeof how.to.a, .greeting = lanerig_greeting_of(from, to + 1), .secret = s->secret, .known = {.incarnation = 1, .version = WIRE_VERSION, .lanes = lanes, .address = "127.0.0.1:9"}};
     assert_int_equal(getsockname(s->listeners[to], (struct sockaddr *)&how.to.a, &how.to.n), 0);
     return how;
 }
@@ -157,12 +190,17 @@ static inline struct lanerig lanerig_bare(void)
     return s;
 }
 
+static inline void lanerig_connect(struct lanerig *s)
+{
+    for (uint32_t a = 0; a < RELAYRIG_NODES; a++)
+        for (uint32_t b = a + 1; b < RELAYRIG_NODES; b++) lanerig_connect_nodes(s, a, b, RELAYRIG_FRONTS);
+    LANERIG_UNTIL(s, lanerig_lanes_up(s) == LANERIG_ALL);
+}
+
 static inline struct lanerig lanerig_begin(void)
 {
     struct lanerig s = lanerig_bare();
-    for (uint32_t a = 0; a < RELAYRIG_NODES; a++)
-        for (uint32_t b = a + 1; b < RELAYRIG_NODES; b++) lanerig_connect_nodes(&s, a, b, RELAYRIG_FRONTS);
-    LANERIG_UNTIL(&s, lanerig_lanes_up(&s) == LANERIG_ALL);
+    lanerig_connect(&s);
     return s;
 }
 

@@ -172,6 +172,39 @@ static void lanes_end_with_the_nodes_connection_and_come_with_the_next(void **st
     lanerig_end(&s);
 }
 
+static void lanes_prove_the_secret_and_come_back_with_it(void **state)
+{
+    struct lanerig s = lanerig_bare();
+    linksecret_add(&s.secret, SLICE("of these nodes"));
+    lanerig_connect(&s); /* which asserts that every caller proves it */
+    lanerig_cut_links(&s);
+    lanerig_read_key(&s, relayrig_key(s.r, 1, 0), false);
+    lanerig_break_lane(&s, 0, 1);
+    LANERIG_UNTIL(&s, lanerig_lanes_up(&s) < LANERIG_ALL);
+    LANERIG_UNTIL(&s, lanerig_lanes_up(&s) == LANERIG_ALL);
+    lanerig_end(&s);
+}
+
+static void a_node_that_proves_another_secret_gets_no_lane(void **state)
+{
+    struct lanerig s = lanerig_bare();
+    struct linksecret right = {0};
+    linksecret_add(&right, SLICE("of these nodes"));
+    s.secret = right;
+    lanerig_connect_nodes(&s, 0, 1, RELAYRIG_FRONTS); /* who knows that one */
+    s.secret = (struct linksecret){0};
+    linksecret_add(&s.secret, SLICE("of other nodes")); /* is proven to them */
+    linksecret_add(&s.secret, SLICE("of these nodes"));
+    for (int64_t until = clock_mono_us() + 300 * 1000; clock_mono_us() < until;) {
+        for (uint32_t node = 0; node < RELAYRIG_NODES; node++) lanerig_turn(&s, node);
+        assert_int_equal(lanerig_info(&s, 0).lanes, 0);
+    }
+    assert_true(lanerig_front(&s, 0, 0)->lane_serial > 1); /* it was tried again */
+    s.secret = right;
+    LANERIG_UNTIL(&s, lanerig_info(&s, 0).lanes == RELAYRIG_FRONTS);
+    lanerig_end(&s);
+}
+
 /* ---- nonsense */
 
 /* A lane from a peer to node 1 whose other end is the test's; the greeting has been read. */
@@ -281,6 +314,8 @@ int main(void)
         cmocka_unit_test(there_are_as_many_lanes_as_the_node_with_more_workers_has),
         cmocka_unit_test(a_node_with_fewer_workers_is_called_by_all_of_the_other),
         cmocka_unit_test(lanes_end_with_the_nodes_connection_and_come_with_the_next),
+        cmocka_unit_test(lanes_prove_the_secret_and_come_back_with_it),
+        cmocka_unit_test(a_node_that_proves_another_secret_gets_no_lane),
         cmocka_unit_test(a_lane_that_brings_nonsense_is_closed),
         cmocka_unit_test(frames_may_come_byte_by_byte),
         cmocka_unit_test(a_lane_takes_the_place_of_the_one_before_it),

@@ -530,6 +530,63 @@ static void a_greeting_of_a_node_that_knows_no_lanes_is_understood(void **state)
     buf_fini(&b);
 }
 
+static void a_greeting_says_whether_there_is_a_secret_and_proves_it(void **state)
+{
+    struct wire_hello h = greeting(), back;
+    size_t used = 0;
+    const char *why = NULL;
+    h.version = WIRE_VERSION_SECRET;
+    memset(h.address, 'a', WIRE_ADDRESS_MAX); /* the longest there is */
+    memset(h.nonce, 0x5a, sizeof h.nonce);
+    memset(h.proof, 0xa5, sizeof h.proof);
+    for (unsigned what = 0; what < 4; what++) {
+        struct buf b = {0};
+        h.guarded = what & 1;
+        h.proven = what & 2;
+        wire_add_hello(&b, &h);
+        assert_true(b.len <= WIRE_HELLO_MAX);
+        memset(&back, 0xff, sizeof back);
+        assert_int_equal(wire_hello(buf_slice(&b), &back, &used, &why), WIRE_OK);
+        assert_int_equal(used, b.len);
+        assert_true(back.guarded == h.guarded && back.proven == h.proven);
+        if (h.guarded) assert_memory_equal(back.nonce, h.nonce, sizeof h.nonce);
+        if (h.proven) assert_memory_equal(back.proof, h.proof, sizeof h.proof);
+        for (size_t missing = 1; missing <= (what & 2 ? 33u : 2u); missing++) { /* all of it or none */
+            b.len = 0;
+            wire_add_hello(&b, &h);
+            shorten(&b, missing);
+            assert_int_equal(wire_hello(buf_slice(&b), &back, &used, &why), WIRE_BAD);
+        }
+        buf_fini(&b);
+    }
+}
+
+static void before_a_proof_nothing_else_is_waited_for(void **state)
+{
+    uint8_t bytes[WIRE_PROOF_BYTES] = "thirty-two bytes of some meaning", back[WIRE_PROOF_BYTES];
+    struct buf b = {0}, ping = {0};
+    size_t used = 0;
+    const char *why = NULL;
+    wire_add_proof(&b, WIRE_PROOF, bytes);
+    for (size_t n = 0; n < b.len; n++) assert_int_equal(wire_proof(slice_of(b.p, n), WIRE_PROOF, back, &used, &why), WIRE_NEED_MORE);
+    assert_int_equal(wire_proof(buf_slice(&b), WIRE_CHALLENGE, back, &used, &why), WIRE_BAD);
+    buf_add_str(&b, "frames behind it");
+    assert_int_equal(wire_proof(buf_slice(&b), WIRE_PROOF, back, &used, &why), WIRE_OK);
+    assert_int_equal(used, b.len - strlen("frames behind it"));
+    assert_memory_equal(back, bytes, sizeof bytes);
+    assert_false(wire_is_hello(buf_slice(&b)));
+    for (uint32_t length = 0; length <= WIRE_FRAME_MAX; length = length * 2 + 1) { /* at its fourth byte, whatever it would be */
+        char head[4];
+        le_set_u32(head, length);
+        assert_int_equal(wire_proof(slice_of(head, 4), WIRE_PROOF, back, &used, &why), WIRE_BAD);
+        assert_non_null(why);
+    }
+    wire_add_ping(&ping, WIRE_PING, 1);
+    assert_int_equal(wire_proof(buf_slice(&ping), WIRE_PROOF, back, &used, &why), WIRE_BAD);
+    buf_fini(&ping);
+    buf_fini(&b);
+}
+
 static void a_greeting_with_a_flipped_bit_is_refused(void **state)
 {
     struct wire_hello h = greeting(), back;
@@ -590,6 +647,8 @@ int main(void)
         cmocka_unit_test(a_greeting_reads_back_and_needs_all_of_its_bytes),
         cmocka_unit_test(a_greeting_says_how_many_lanes_there_are_and_which_one_it_is),
         cmocka_unit_test(a_greeting_of_a_node_that_knows_no_lanes_is_understood),
+        cmocka_unit_test(a_greeting_says_whether_there_is_a_secret_and_proves_it),
+        cmocka_unit_test(before_a_proof_nothing_else_is_waited_for),
         cmocka_unit_test(a_greeting_with_a_flipped_bit_is_refused),
         cmocka_unit_test(other_protocols_are_seen_at_their_first_byte),
         cmocka_unit_test(two_nodes_speak_the_later_version_that_both_understand),

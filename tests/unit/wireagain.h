@@ -88,12 +88,25 @@ static inline bool wireagain_ping(const struct wire_frame *f, struct buf *out)
     return true;
 }
 
+static inline bool wireagain_proof(const struct wire_frame *f, struct buf *out)
+{
+    uint8_t bytes[WIRE_PROOF_BYTES];
+    size_t used;
+    const char *why;
+    if (wire_proof(f->whole, f->type, bytes, &used, &why) != WIRE_OK) return false;
+    CHECK(used == f->whole.n);
+    wire_add_proof(out, f->type, bytes);
+    return true;
+}
+
 /* False: the body is not a message of its type. */
 static inline bool wireagain(const struct wire_frame *f, struct buf *out)
 {
     switch (f->type) {
     case WIRE_PING:
     case WIRE_PONG: return wireagain_ping(f, out);
+    case WIRE_CHALLENGE:
+    case WIRE_PROOF: return wireagain_proof(f, out);
     case WIRE_PROBE:
     case WIRE_PROBE_ACK: return wireagain_probe(f, out);
     case WIRE_REQUEST:

@@ -13,7 +13,7 @@ enum { WIRERANDOM_ENTRIES = 12 };
 static const enum wire_type wirerandom_types[] = {
     WIRE_PING,  WIRE_PONG,      WIRE_VOTE,    WIRE_VOTE_RESULT, WIRE_APPEND,     WIRE_APPEND_RESULT, WIRE_INSTALL,    WIRE_TIMEOUT_NOW, WIRE_PROBE,
     WIRE_PROBE_ACK, WIRE_REQUEST, WIRE_ANSWER, WIRE_SNAP_OFFER,  WIRE_SNAP_WANT, WIRE_SNAP_CHUNK,    WIRE_SNAP_DONE, WIRE_STATUS,
-    WIRE_PUBLISH,
+    WIRE_PUBLISH, WIRE_CHALLENGE, WIRE_PROOF,
 };
 
 enum { WIRERANDOM_TYPES = sizeof wirerandom_types / sizeof wirerandom_types[0] };
@@ -161,6 +161,13 @@ static inline void wirerandom_list(struct rng *r, struct buf *out, enum wire_typ
     wire_end(out, frame);
 }
 
+static inline void wirerandom_proof(struct rng *r, enum wire_type type, struct buf *out)
+{
+    uint8_t bytes[WIRE_PROOF_BYTES];
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)rng_u64(r);
+    wire_add_proof(out, type, bytes);
+}
+
 static inline void wirerandom_publish(struct rng *r, struct buf *out)
 {
     struct slice channel = wirerandom_name(r), message = wirerandom_bytes(r, 500);
@@ -172,6 +179,7 @@ static inline void wirerandom_frame(struct rng *r, struct buf *out, enum wire_ty
 {
     uint32_t group = (uint32_t)rng_u64(r);
     if (type == WIRE_PING || type == WIRE_PONG) wire_add_ping(out, type, rng_u64(r));
+    else if (type == WIRE_CHALLENGE || type == WIRE_PROOF) wirerandom_proof(r, type, out);
     else if (wireraft_is(type)) wirerandom_raft(r, out, type, group);
     else if (type == WIRE_REQUEST || type == WIRE_ANSWER) wirerandom_call(r, out, type, group);
     else if (type >= WIRE_SNAP_OFFER && type <= WIRE_SNAP_DONE) wirerandom_snap(r, out, type, group);
