@@ -66,7 +66,7 @@ void clusterinit_toml(const struct clusterinit *c, uint32_t i, struct slice peer
     char host[DIAL_HOST_MAX];
     int64_t port;
     split_host(c->hosts[i], host, &port);
-    buf_printf(out, "# Node %u of a cluster of %u: sherd serve --config node-%u.toml\nbind = \"%s\"\nport = %" PRId64 "\ndata = \"data-%u\"\n# requirepass = \"the same on each node; needed beyond one machine\"\n\n[cluster]\nenabled = true\nnode_id = %u\n", i + 1, c->n, i + 1,
+    buf_printf(out, "# Node %u of a cluster of %u: sherd serve --config node-%u.toml\nbind = \"%s\"\nport = %" PRId64 "\ndata = \"data-%u\"\n# requirepass = \"the same on each node; needed beyond one machine\"\n\n[cluster]\nenabled = true\n# secret_file = \"a file with the same secret on each node; needed beyond one machine\"\nnode_id = %u\n", i + 1, c->n, i + 1,
                host, port, i + 1, i + 1);
     if (c->shards) buf_printf(out, "shards = %u\n", c->shards);
     if (c->replication) buf_printf(out, "replication = %u\n", c->replication);
@@ -94,7 +94,7 @@ static int show_help(void)
          "\n"
          "Prints how each of the first nodes of a new cluster is started: one for each HOST, which is how the others and clients reach it. Three\n"
          "survive the loss of one. The port is that of clients, 6379 if there is none; nodes talk on the port 10000 above it.\n"
-         "Beyond this machine every node needs the same password: --requirepass. Nodes that come later join: sherd cluster join HOST:PORT.\n");
+         "Beyond this machine every node needs the same password, --requirepass, and the same secret, --cluster-secret-file. Nodes that come later join: sherd cluster join HOST:PORT.\n");
     cliargs_help(&args, stdout);
     return fflush(stdout) == 0 ? EXIT_WELL : EXIT_TROUBLE;
 }

@@ -5,13 +5,14 @@
 
 #include "server/clusternode.h"
 #include "server/clusterquestion.h"
+#include "server/clustersecret.h"
 #include "server/clusterslots.h"
 #include "server/families.h"
 #include "server/front.h"
 
 static struct server *server_of(const struct exec *x) { return conn_of(x)->front->server; }
 
-static void ask(struct exec *x, enum metahost_question asks, clusterquestion_shape *shape) { clusterquestion_ask(x, asks, 2, shape); }
+static void ask(struct exec *x, enum metahost_question asks, clusterquestion_shape *shape) { clusterquestion_ask(x, asks, 2, x->argc, shape); }
 
 /* ---- forms of answers */
 
@@ -40,7 +41,6 @@ static void cmd_nodes(struct exec *x) { ask(x, METAHOST_NODES, as_text); }
 static void cmd_slots(struct exec *x) { ask(x, METAHOST_NODES, clusterslots_slots); }
 static void cmd_shards(struct exec *x) { ask(x, METAHOST_NODES, clusterslots_shards); }
 static void cmd_status(struct exec *x) { ask(x, METAHOST_STATUS, as_text); }
-static void cmd_join(struct exec *x) { ask(x, METAHOST_JOIN, as_bulk); }
 static void cmd_leave(struct exec *x) { ask(x, METAHOST_LEAVE, clusterquestion_word); }
 static void cmd_return(struct exec *x) { ask(x, METAHOST_RETURN, clusterquestion_word); }
 static void cmd_remove(struct exec *x) { ask(x, METAHOST_REMOVE, clusterquestion_word); }
@@ -49,15 +49,30 @@ static void cmd_lead(struct exec *x) { ask(x, METAHOST_LEAD, clusterquestion_wor
 static void cmd_split(struct exec *x) { ask(x, METAHOST_SPLIT_GROUP, clusterquestion_word); }
 static void cmd_set(struct exec *x) { ask(x, METAHOST_SET, clusterquestion_word); }
 
+/* The word behind the others, if it is there, is the proof of the secret. */
+static void cmd_join(struct exec *x)
+{
+    enum { FIRST = 2, PROOF = 7 };
+    struct linksecret secret;
+    if (x->argc > PROOF + 1) {
+        exec_syntax(x);
+        return;
+    }
+    config_secret(server_of(x)->config, &secret);
+    const char *why = clustersecret_check(&secret, x->argv + FIRST, PROOF - FIRST, x->argc > PROOF ? x->argv[PROOF] : SLICE(""));
+    if (why) reply_errorf(&x->out, "ERR %s", why);
+    else clusterquestion_ask(x, METAHOST_JOIN, FIRST, PROOF, as_bulk);
+}
+
 static const struct exec_subcommand cluster_subs[] = {
-    {"info", cmd_info, 2},     {"join", cmd_join, 7},     {"keyslot", cmd_keyslot, 3}, {"lead", cmd_lead, 4},   {"leave", cmd_leave, 3},
+    {"info", cmd_info, 2},     {"join", cmd_join, -7},     {"keyslot", cmd_keyslot, 3}, {"lead", cmd_lead, 4},   {"leave", cmd_leave, 3},
     {"move", cmd_move, 5},     {"myid", cmd_myid, 2},     {"nodes", cmd_nodes, 2},     {"remove", cmd_remove, 3}, {"return", cmd_return, 3},
     {"set", cmd_set, 4},       {"shards", cmd_shards, 2}, {"slots", cmd_slots, 2},     {"split", cmd_split, -3},  {"status", cmd_status, 2}, {0},
 };
 
 static const char *const cluster_help[] = {
     "INFO", "    Return numbers about the cluster, as this node sees it.",
-    "JOIN <instance> <cluster address> <client address> <name> <zone>", "    Let a node in, and return what it must know. For servers that join.",
+    "JOIN <instance> <cluster address> <client address> <name> <zone> [<proof of the secret>]", "    Let a node in, and return what it must know. For servers that join.",
     "KEYSLOT <key>", "    Return the slot that Redis would give the key.",
     "LEAD <group> <node>", "    Hand the group's leadership to a node that has a replica of it.",
     "LEAVE <node>", "    Move its replicas away; when none is left, it is no node any more.",

@@ -194,6 +194,7 @@ int clusterconf_check(const struct config *cfg, struct buf *why)
 {
     if (!CONFIG_NUM(cfg, cluster.enabled)) {
         if (*cfg->cluster.peers || *cfg->cluster.join) return refuse(why, "cluster-peers and cluster-join are for nodes of a cluster: say cluster yes");
+        if (*cfg->cluster.secret || *cfg->cluster.secret_file) return refuse(why, "cluster-secret is for nodes of a cluster: say cluster yes");
         return 0;
     }
     if (*cfg->cluster.peers && *cfg->cluster.join) return refuse(why, "a node is one of a new cluster's first or joins one: not both cluster-peers and cluster-join");

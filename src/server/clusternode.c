@@ -15,6 +15,7 @@
 #include "server/clusterask.h"
 #include "server/clusterconf.h"
 #include "server/clusterpub.h"
+#include "server/clustersecret.h"
 #include "server/clusterslots.h"
 #include "server/datadir.h"
 #include "server/front.h"
@@ -70,10 +71,13 @@ static enum clusterask_result ask_to_join(const struct clusternode *c, uint64_t 
 {
     const struct config *cfg = c->server->config;
     char number[24];
+    char proof[CLUSTERSECRET_PROOF + 1];
     snprintf(number, sizeof number, "%" PRIu64, instance);
-    const struct slice words[] = {SLICE("CLUSTER"), SLICE("JOIN"), slice_str(number), slice_str(c->at.advertise), slice_str(c->at.clients), slice_str(cfg->cluster.name), slice_str(cfg->cluster.zone)};
+    const struct slice words[] = {SLICE("CLUSTER"), SLICE("JOIN"), slice_str(number), slice_str(c->at.advertise), slice_str(c->at.clients), slice_str(cfg->cluster.name), slice_str(cfg->cluster.zone), slice_of(proof, CLUSTERSECRET_PROOF)};
+    enum { ALL = sizeof words / sizeof words[0], UNPROVEN = ALL - 1, FIRST = 2 };
+    bool guarded = clustersecret_prove(&c->options.secret, words + FIRST, UNPROVEN - FIRST, proof);
     const struct clusterask to = {.address = address, .password = *cfg->requirepass ? cfg->requirepass : NULL, .timeout_s = JOIN_ANSWER_S};
-    return clusterask(&to, words, sizeof words / sizeof words[0], answer);
+    return clusterask(&to, words, guarded ? ALL : UNPROVEN, answer);
 }
 
 static bool cannot_join(const struct clusternode *c, const char *address, struct buf *error)
@@ -164,6 +168,7 @@ static void set_options(struct clusternode *c)
         .segment_bytes = (uint64_t)CONFIG_NUM(cfg, cluster.segment_bytes),
         .snapshot_bytes = (uint64_t)CONFIG_NUM(cfg, cluster.snapshot_bytes),
     };
+    config_secret(s->config, &c->options.secret);
 }
 
 static bool read_config(struct clusternode *c)
@@ -263,6 +268,13 @@ bool clusternode_start(struct clusternode *c)
     return true;
 }
 
+void clusternode_apply_secret(struct server *s)
+{
+    struct linksecret secret;
+    config_secret(s->config, &secret);
+    node_secret(s->node, &secret);
+}
+
 void clusternode_stop(struct clusternode *c) { node_stop(c->server->node, STOP_GRACE_MS); }
 
 void clusternode_close(struct clusternode *c)
@@ -317,6 +329,7 @@ static void add_raft(struct buf *out, const struct raftthread_stats *r)
     add(out, "cluster_log_segments", r->log.segments);
     buf_printf(out, "cluster_log_written_by:%s\r\n", r->log_rings ? "io_uring" : "thread");
     add(out, "cluster_callers_refused", r->links.refused);
+    add(out, "cluster_secrets_refused", r->links.unproven);
 }
 
 static void add_snapshots(struct buf *out, const struct snaphost_info *p)

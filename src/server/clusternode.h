@@ -31,6 +31,7 @@ void clusternode_close(struct clusternode *c);
 
 /* ---- any thread: of a server that is a node */
 
+void clusternode_apply_secret(struct server *s); /* as the configuration says it now */
 /* The fields of CLUSTER INFO, "name:value\r\n" each. */
 void clusternode_info(struct server *s, struct buf *out);
 void clusternode_facts(struct server *s, struct health_node_facts *out); /* for HEALTH */

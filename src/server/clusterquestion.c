@@ -60,14 +60,14 @@ static void answered(void *ctx, int rc, struct slice text)
     engine_send(q->front->server->engine, q->front->worker.id, &q->home);
 }
 
-void clusterquestion_ask(struct exec *x, enum metahost_question asks, uint32_t first, clusterquestion_shape *form)
+void clusterquestion_ask(struct exec *x, enum metahost_question asks, uint32_t first, uint32_t end, clusterquestion_shape *form)
 {
     struct conn *c = conn_of(x);
     struct server *s = c->front->server;
     struct question *q = mem_zalloc(sizeof *q);
     *q = (struct question){.home.to_worker = come_home, .front = c->front, .conn = c, .asks = asks, .shape = form, .resp = x->out.resp};
     c->errand = true;
-    node_ask(s->node, asks, x->argv + first, x->argc - first, (uint32_t)CONFIG_NUM(s->config, cluster.timeout_ms), answered, q);
+    node_ask(s->node, asks, x->argv + first, end - first, (uint32_t)CONFIG_NUM(s->config, cluster.timeout_ms), answered, q);
 }
 
 void clusterquestion_word(struct reply *out, struct slice text)

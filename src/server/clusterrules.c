@@ -99,7 +99,7 @@ static void cmd_narrow(struct exec *x)
 
 static void cmd_asked(struct exec *x)
 {
-    clusterquestion_ask(x, question_of(x->cmd), 1, clusterquestion_word);
+    clusterquestion_ask(x, question_of(x->cmd), 1, x->argc, clusterquestion_word);
 }
 
 /* EXEC runs commands on their keys, wherever those are, and others here and now: not those that ask other nodes or visit shards. */

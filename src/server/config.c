@@ -5,6 +5,7 @@
 #include "base/glob.h"
 #include "base/mem.h"
 #include "server/clusterconf.h"
+#include "server/clustersecret.h"
 #include "server/options.h"
 #include "server/optval.h"
 #include "store/evict.h"
@@ -155,6 +156,10 @@ static void get_if_match(struct config *cfg, const struct option *o, const char 
     pthread_mutex_lock(&cfg->lock);
     config_format(cfg, o, &value);
     pthread_mutex_unlock(&cfg->lock);
+    if (o->flags & OPTION_HIDDEN && value.len) {
+        value.len = 0;
+        buf_add_str(&value, "(hidden)");
+    }
     each(ctx, name, buf_slice(&value));
     buf_fini(&value);
 }
@@ -197,8 +202,28 @@ static int read_change(const struct slice *pair, const struct change *before, si
     return 0;
 }
 
+/* keys: of the secret that the changes say, or as they are. A file is read anew, even if it is the same. */
+static int change_secret(const struct config *cfg, const struct change *changes, size_t n, struct linksecret *keys, struct buf *why)
+{
+    const char *words = cfg->cluster.secret, *path = cfg->cluster.secret_file;
+    bool changed = false;
+    for (size_t i = 0; i < n; i++) {
+        size_t field = changes[i].option->field;
+        if (field == offsetof(struct config, cluster.secret)) words = changes[i].value.text;
+        else if (field == offsetof(struct config, cluster.secret_file)) path = changes[i].value.text;
+        else continue;
+        changed = true;
+    }
+    *keys = cfg->cluster.keys;
+    if (changed && (*words || *path) && !CONFIG_NUM(cfg, cluster.enabled)) {
+        buf_add_str(why, "cluster-secret is for nodes of a cluster");
+        return -1;
+    }
+    return changed ? clustersecret_read(keys, words, path, why) : 0;
+}
+
 /* The rules between options, with the changes thought in. */
-static int check_changes(struct config *cfg, const struct change *changes, size_t n, struct buf *error)
+static int check_changes(struct config *cfg, const struct change *changes, size_t n, struct linksecret *keys, struct buf *error)
 {
     bool protected_mode = CONFIG_NUM(cfg, protected_mode), has_password = CONFIG_NUM(cfg, has_password);
     int64_t policy = CONFIG_NUM(cfg, maxmemory_policy);
@@ -211,6 +236,7 @@ static int check_changes(struct config *cfg, const struct change *changes, size_
     struct buf why = {0};
     int rc = check_protection(cfg, protected_mode, has_password, &why);
     if (rc == 0) rc = check_policy(cfg, policy, &why);
+    if (rc == 0) rc = change_secret(cfg, changes, n, keys, &why);
     if (rc) buf_printf(error, "CONFIG SET failed - %.*s", (int)why.len, why.p);
     buf_fini(&why);
     return rc;
@@ -219,10 +245,12 @@ static int check_changes(struct config *cfg, const struct change *changes, size_
 int config_set(struct config *cfg, const struct slice *pairs, size_t count, struct buf *error)
 {
     struct change *changes = mem_zalloc((count ? count : 1) * sizeof *changes);
+    struct linksecret keys;
     int rc = 0;
     pthread_mutex_lock(&cfg->lock);
     for (size_t i = 0; i < count && rc == 0; i++) rc = read_change(&pairs[2 * i], changes, i, &changes[i], error);
-    if (rc == 0) rc = check_changes(cfg, changes, count, error);
+    if (rc == 0) rc = check_changes(cfg, changes, count, &keys, error);
+    if (rc == 0) cfg->cluster.keys = keys;
     for (size_t i = 0; i < count && rc == 0; i++) config_apply(cfg, changes[i].option, &changes[i].value);
     pthread_mutex_unlock(&cfg->lock);
     for (size_t i = 0; i < count; i++) optval_fini(&changes[i].value);
@@ -242,6 +270,13 @@ bool config_password_ok(struct config *cfg, struct slice password)
     for (size_t i = 0; i < password.n; i++) different |= (unsigned char)password.p[i] ^ (unsigned char)cfg->requirepass[n ? i % n : 0];
     pthread_mutex_unlock(&cfg->lock);
     return different == 0;
+}
+
+void config_secret(struct config *cfg, struct linksecret *out)
+{
+    pthread_mutex_lock(&cfg->lock);
+    *out = cfg->cluster.keys;
+    pthread_mutex_unlock(&cfg->lock);
 }
 
 unsigned config_workers(const struct config *cfg)

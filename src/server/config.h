@@ -4,7 +4,7 @@
  * unknown or malformed is refused by name. server/options.h has the table of options.
  *
  * Threads: every number is an atomic of its own, read by any thread with CONFIG_NUM (relaxed: one option's change needs no order with
- * another's). Texts that CONFIG SET may change (requirepass) are reached through the functions below, which lock; texts
+ * another's). Texts that CONFIG SET may change (requirepass, cluster-secret) are reached through the functions below, which lock; texts
  * that are fixed at start may be read as they are. */
 #pragma once
 #include <pthread.h>
@@ -14,6 +14,7 @@
 
 #include "base/buf.h"
 #include "base/slice.h"
+#include "cluster/linksecret.h"
 
 typedef _Atomic int64_t config_num;
 #define CONFIG_NUM(cfg, field) atomic_load_explicit(&(cfg)->field, memory_order_relaxed)
@@ -55,11 +56,13 @@ struct config {
         config_num automatic, split_bytes, split_ops, split_backlog, merge_bytes, merge_ops, sustain_s, settle_s, max_changes;
     } ranges;
 
-    /* A node of a cluster (server/clusternode.h). Texts are fixed at start. */
+    /* A node of a cluster (server/clusternode.h). Other texts than the secret are fixed at start. */
     struct {
         char *peers, *join;     /* words; see config_word */
         char *advertise;        /* host or host:port; "" for the first of bind */
         char *name, *zone;
+        char *secret, *secret_file; /* guarded by lock, as is what they say: config_secret */
+        struct linksecret keys;
         config_num enabled, node_id, port /* 0: 10000 above the clients' */, shards, replication, seats;
         config_num timeout_ms, election_ms, heartbeat_ms /* 0: the usual */, segment_bytes, snapshot_bytes /* 0: the usual */;
     } cluster;
@@ -133,6 +136,7 @@ int config_set(struct config *cfg, const struct slice *pairs, size_t count, stru
 int config_rewrite(struct config *cfg, struct buf *error);
 
 bool config_password_ok(struct config *cfg, struct slice password);
+void config_secret(struct config *cfg, struct linksecret *out); /* of the cluster, as it was when it was last set */
 unsigned config_workers(const struct config *cfg); /* the number asked for, or of usable cores */
 /* Takes the next word off a list: false when there is none. */
 bool config_word(struct slice *rest, struct slice *word);

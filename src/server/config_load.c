@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/toml.h"
 #include "io/wholefile.h"
+#include "server/clustersecret.h"
 #include "server/config.h"
 #include "server/options.h"
 #include "server/optval.h"
@@ -233,6 +234,7 @@ enum config_outcome config_load(struct config *cfg, int argc, char *const *argv,
     if (rc == 0 && a.help) return CONFIG_SHOW_HELP;
     if (rc == 0 && a.markdown) return CONFIG_SHOW_MARKDOWN;
     if (rc == 0) rc = config_check(cfg, error);
+    if (rc == 0) rc = clustersecret_read(&cfg->cluster.keys, cfg->cluster.secret, cfg->cluster.secret_file, error);
     if (rc) return CONFIG_BAD;
     return a.check ? CONFIG_CHECKED : CONFIG_READY;
 }

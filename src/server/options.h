@@ -26,6 +26,8 @@ enum option_flag {
     OPTION_COMPAT = 1 << 1,  /* accepted and reported for programs that ask for it; has no effect */
     OPTION_START = 1 << 2,   /* only for the command line and the environment; not part of the configuration itself */
     OPTION_VIEW = 1 << 3,    /* another row's field in other words: what is set in one shows in both, CONFIG REWRITE adds the other */
+    OPTION_SECRET = 1 << 4,  /* its value stays out of the slow log */
+    OPTION_HIDDEN = 1 << 5,  /* and CONFIG GET says only that there is one */
 };
 
 enum { OPTION_ALIASES = 2 };

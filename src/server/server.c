@@ -121,6 +121,7 @@ static void apply_config(void *ctx)
     if (s->engine->thaws)
         tier_set_compression(s->engine->thaws->tier, (enum compress_profile)CONFIG_NUM(c, compression_profile), (size_t)CONFIG_NUM(c, compression_min_size));
     if (s->relay) relay_set_timeout(s->relay, (uint32_t)CONFIG_NUM(c, cluster.timeout_ms));
+    if (s->node) clusternode_apply_secret(s);
     saves_apply_config(s);
     slog_set_level(&s->log, (enum slog_level)CONFIG_NUM(c, log_level));
 }

@@ -6,6 +6,7 @@
 #include "server/conn.h"
 #include "server/families.h"
 #include "server/front.h"
+#include "server/options.h"
 
 enum { ARGS_MAX = 32, ARG_MAX_BYTES = 128, GET_DEFAULT = 10 };
 
@@ -101,7 +102,9 @@ static struct entry_arg add_text(struct slow_entry *e, struct slice s)
 /* A password stays out of the log. (AUTH and HELLO are never noted.) */
 static bool is_secret(const struct exec *x, uint32_t i)
 {
-    return strcmp(x->cmd->name, "config") == 0 && i > 2 && slice_is(x->argv[i - 1], "requirepass");
+    if (strcmp(x->cmd->name, "config") != 0 || i <= 2) return false;
+    const struct option *o = options_find(x->argv[i - 1]);
+    return o && o->flags & OPTION_SECRET;
 }
 
 static struct entry_arg add_arg(struct slow_entry *e, const struct exec *x, uint32_t i)
