@@ -44,7 +44,8 @@ struct journal {
     _Atomic wal_epoch drop_before;      /* 0: nothing to drop */
     atomic_int drop_error;              /* of the last time; 0: none */
     atomic_bool hold_back;
-    _Atomic int64_t synced_ms;
+    _Atomic int64_t synced_ms; /* unix: to be told */
+    int64_t synced_mono_ms;    /* the thread's: when the next sync is due does not depend on a clock that may be set */
     pthread_t thread;
     pthread_mutex_t lock; /* the fields below */
     pthread_cond_t cond;
@@ -117,7 +118,11 @@ static void set_error(struct journal *j, int error)
     if (atomic_exchange(&j->error, error) != error) j->told(j->ctx);
 }
 
-static void note_synced(struct journal *j) { atomic_store(&j->synced_ms, clock_unix_ms()); }
+static void note_synced(struct journal *j)
+{
+    atomic_store(&j->synced_ms, clock_unix_ms());
+    j->synced_mono_ms = clock_mono_us() / 1000;
+}
 
 static void sync_files(struct journal *j)
 {
@@ -186,7 +191,7 @@ static void tick(struct journal *j)
     if (needs_tick(j)) engine_send(j->engine, 0, &j->start);
     tidy_segments(j);
     if (wal_broken(j->wal) || atomic_load(&j->policy) == JOURNAL_OS_MANAGED) return;
-    bool due = clock_unix_ms() - atomic_load(&j->synced_ms) >= SYNC_MS;
+    bool due = clock_mono_us() / 1000 - j->synced_mono_ms >= SYNC_MS;
     if (due && wal_synced_epoch(j->wal) < wal_written_epoch(j->wal)) {
         sync_files(j);
         j->told(j->ctx);
@@ -197,7 +202,7 @@ static void tick(struct journal *j)
 static void wait_a_tick(struct journal *j)
 {
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += TICK_MS * 1000000l;
     until.tv_sec += until.tv_nsec / 1000000000l;
     until.tv_nsec %= 1000000000l;
@@ -223,6 +228,16 @@ static void *run(void *arg)
 
 /* ---- life */
 
+static void init_lock(struct journal *j)
+{
+    pthread_condattr_t attr;
+    pthread_mutex_init(&j->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&j->cond, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
 struct journal *journal_new(struct engine *e, struct wal *w, enum journal_policy policy, void (*told)(void *ctx), void *ctx)
 {
     struct journal *j = mem_zalloc(sizeof *j);
@@ -231,9 +246,8 @@ struct journal *journal_new(struct engine *e, struct wal *w, enum journal_policy
     j->told = told;
     j->ctx = ctx;
     journal_set_policy(j, policy);
-    atomic_init(&j->synced_ms, clock_unix_ms());
-    pthread_mutex_init(&j->lock, NULL);
-    pthread_cond_init(&j->cond, NULL);
+    note_synced(j);
+    init_lock(j);
     task_init_all(&j->closer, e, close_epoch);
     j->closer.session = j;
     j->closer.finish = closer_came_home;

@@ -1,7 +1,8 @@
 /* A disk that fails on demand, between a real server and the real disk. Loaded into the server with LD_PRELOAD; the test steers it while the server runs.
  *
  * FAULT_DIR      the data directory; calls for files elsewhere go through untouched
- * FAULT_CONTROL  a file with one struct fault per kind of call, mapped by both sides: calls are counted there, and those in [from, to] fail
+ * FAULT_CONTROL  a file with one struct fault per kind of call, mapped by both sides: calls are counted there, and those in [from, to] fail; behind these, by how many
+ *                      seconds the clock of the world is ahead of the kernel's, as if somebody had set it
  * FAULT_LEDGER   if given, a folder: `ledger` in it says what was made durable and when, in the order of it happening, and inodes whose last name goes are kept in
  *                      it by number. After a kill that is enough to build the directory that a power loss would have left (power.py).
  *
@@ -21,6 +22,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,7 +36,12 @@ struct fault {
     char match[32];            /* only files whose path has this in it are counted, delayed and failed */
 };
 
-static struct fault *control;
+struct controls {
+    struct fault kinds[KINDS];
+    _Atomic int64_t clock_ahead_s;
+};
+
+static struct controls *control;
 static const char *data_dir, *ledger_dir;
 static int ledger_fd = -1;
 
@@ -53,7 +60,7 @@ __attribute__((constructor)) static void start(void)
     int (*real_open)(const char *, int, ...) = real("open");
     if (path) {
         int fd = real_open(path, O_RDWR | O_CLOEXEC);
-        control = fd < 0 ? MAP_FAILED : mmap(NULL, KINDS * sizeof *control, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        control = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof *control, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (control == MAP_FAILED) abort();
     }
     if (ledger_dir) {
@@ -80,7 +87,7 @@ static bool path_of(int fd, char path[PATH_MAX])
 static bool fails(enum kind kind, const char *path)
 {
     if (!control) return false;
-    struct fault *f = &control[kind];
+    struct fault *f = &control->kinds[kind];
     if (f->match[0] && !strstr(path, f->match)) return false;
     uint32_t ms = f->delay_ms;
     struct timespec pause = {ms / 1000, (long)(ms % 1000) * 1000000};
@@ -214,4 +221,12 @@ int ftruncate(int fd, off_t size)
     char path[PATH_MAX];
     if (path_of(fd, path) && fails(TRUNCATE, path)) return -1;
     return real_ftruncate(fd, size);
+}
+
+/* By the kernel itself: allocators ask for the time before there is anything else. */
+int clock_gettime(clockid_t id, struct timespec *t)
+{
+    int rc = (int)syscall(SYS_clock_gettime, id, t);
+    if (rc == 0 && id == CLOCK_REALTIME && control) t->tv_sec += atomic_load(&control->clock_ahead_s);
+    return rc;
 }

@@ -28,7 +28,7 @@ class Faults:
         self.path = os.path.join(folder, "faults")
         self.data = str(data)
         with open(self.path, "wb") as f:
-            f.write(bytes(FAULT.size * len(KINDS)))
+            f.write(bytes(FAULT.size * len(KINDS) + 8))
         with open(self.path, "r+b") as f:
             self.map = mmap.mmap(f.fileno(), 0)
 
@@ -57,3 +57,7 @@ class Faults:
 
     def delay(self, kind, ms):
         struct.pack_into("<I", self.map, self.at(kind) + 28, ms)
+
+    def set_clock(self, ahead_s):
+        """The server's clock of the world is so far ahead of ours from now on."""
+        struct.pack_into("<q", self.map, FAULT.size * len(KINDS), ahead_s)

@@ -424,3 +424,25 @@ def test_files_that_a_dump_covers_and_that_cannot_be_deleted_are_told_of(faulty,
     s.kill()
     assert make_server(data=data, workers=2).client().get("k") == "third"
     assert len(list(data.glob("layout-*/shard-0/[0-9]*.dump"))) == 1
+
+
+# ---- a clock that is set
+
+@pytest.mark.parametrize("ahead_s", [3600, -3600])
+def test_a_clock_that_is_set_keeps_nothing_from_the_disk(faulty, faults, make_server, data, ahead_s):
+    s = faulty("everysec")
+    c = s.client()
+    assert write(c, "before")
+
+    def synced():
+        return c.info("persistence")["log_synced_epoch"]
+
+    wait_for(lambda: synced() > 0)
+    epoch = synced()
+    faults.set_clock(ahead_s)
+    for i in range(2):  # one wait may have begun before
+        assert write(c, f"after{i}")
+        wait_for(lambda: synced() > epoch)
+        epoch = synced()
+    s.kill()
+    check_next_life(make_server, data, ["before", "after0", "after1"])
