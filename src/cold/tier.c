@@ -465,7 +465,7 @@ bool tier_step(struct tier *t)
 static void wait_for_work(struct tier *t)
 {
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += WAIT_MS / 1000;
     pthread_mutex_lock(&t->lock);
     bool idle = !t->segments.dead && (t->failing || !t->queue || t->queue == t->filling) && !cleaning_is_due(t);
@@ -495,15 +495,25 @@ static bool hook_put(void *ctx, struct slice key, struct slice value, struct chi
 static int hook_get(void *ctx, struct chill_ref ref, struct slice key, struct buf *value) { return tier_get(ctx, ref, key, value); }
 static void hook_drop(void *ctx, struct chill_ref ref) { tier_drop(ctx, ref); }
 
+/* How long the thread waits does not depend on a clock that may be set. */
+static void init_lock(struct tier *t)
+{
+    pthread_condattr_t attr;
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&t->work, &attr);
+    pthread_cond_init(&t->room, NULL);
+    pthread_condattr_destroy(&attr);
+}
+
 struct tier *tier_open(const struct file_ops *files, const char *dir, const struct slog *log, struct buf *error)
 {
     struct tier *t = mem_zalloc(sizeof *t);
     t->log = log;
     t->hooks = (struct chill_tier){t, hook_put, hook_get, hook_drop};
     t->pending_max = PENDING_MAX;
-    pthread_mutex_init(&t->lock, NULL);
-    pthread_cond_init(&t->work, NULL);
-    pthread_cond_init(&t->room, NULL);
+    init_lock(t);
     atomic_init(&t->profile, COMPRESS_BALANCED);
     atomic_init(&t->min_size, COMPRESS_MIN_SIZE);
     compress_init(&t->compress, COMPRESS_BALANCED, COMPRESS_MIN_SIZE);

@@ -446,3 +446,23 @@ def test_a_clock_that_is_set_keeps_nothing_from_the_disk(faulty, faults, make_se
         epoch = synced()
     s.kill()
     check_next_life(make_server, data, ["before", "after0", "after1"])
+
+
+def test_a_clock_that_is_set_does_not_keep_the_cold_tier_from_trying_again(faulty, faults, data):
+    s = faulty("no", args=["--maxmemory", "16mb", "--maxmemory-policy", "cold"])
+    c = s.client()
+
+    def status():
+        return c.info("cold")["cold_write_status"]
+
+    faults.fail("write", error=errno.ENOSPC, match=".cold")
+    for i in range(200):
+        try:
+            c.set(f"k{i}", f"{i}" * 50_000)
+        except redis.ResponseError as e:
+            assert str(e).startswith("OOM"), str(e)
+    wait_for(lambda: status() == "err")
+    faults.set_clock(3600)
+    time.sleep(1.5)  # the wait that had begun before is over
+    faults.mend()
+    wait_for(lambda: status() == "ok")
