@@ -191,6 +191,13 @@ static bool is_log_long(const struct dumper *d, const struct dumper_options *o)
 
 static bool is_changed(const struct dumper *d) { return wal_open_epoch(d->wal) - 1 != d->info.last.epoch || wal_pending_bytes(d->wal); }
 
+/* One of the future is of before the clock was set back, and may be of any age. */
+static bool is_old(const struct dumper *d)
+{
+    int64_t age_ms = clock_unix_ms() - d->info.last.cut_ms;
+    return age_ms < 0 || age_ms >= d->options.interval_s * 1000;
+}
+
 /* With the lock held. */
 static bool is_due(struct dumper *d, enum dumper_reason *reason)
 {
@@ -204,7 +211,7 @@ static bool is_due(struct dumper *d, enum dumper_reason *reason)
         return true;
     }
     *reason = DUMPER_AGE;
-    return d->options.interval_s && clock_unix_ms() - d->info.last.cut_ms >= d->options.interval_s * 1000 && is_changed(d);
+    return d->options.interval_s && is_old(d) && is_changed(d);
 }
 
 static bool begin_if_due(struct dumper *d, struct dump *u)

@@ -466,3 +466,18 @@ def test_a_clock_that_is_set_does_not_keep_the_cold_tier_from_trying_again(fault
     time.sleep(1.5)  # the wait that had begun before is over
     faults.mend()
     wait_for(lambda: status() == "ok")
+
+
+def test_a_clock_that_is_set_back_does_not_put_off_the_next_dump(faulty, faults, data):
+    s = faulty("no", args=["--snapshot-interval", "1"])
+    c = s.client()
+
+    def dumps():
+        return c.info("persistence")["dump_count"]
+
+    assert write(c, "before")
+    wait_for(lambda: dumps() == 1)
+    faults.set_clock(-3600)
+    for n in (2, 3):
+        assert write(c, f"after{n}")
+        wait_for(lambda: dumps() == n)
