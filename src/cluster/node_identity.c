@@ -132,11 +132,26 @@ static int make_joined(const struct node_options *o, struct nodefile *f, struct 
     return ok && cluster && seed && f->id ? 0 : refuse(error, "what the cluster answered to JOIN makes no sense");
 }
 
+static void note_name(void *arg, const char *name) { *(bool *)arg = true; }
+
+/* NODE is durable before there is a log: a log without it is of a node that nobody knows. What it said, it may say again with another meaning, because it counts its lives from the beginning. */
+static int refuse_log(const struct node_options *o, const char *dir, struct buf *error)
+{
+    char path[PATH_BYTES + 8];
+    bool any = false;
+    snprintf(path, sizeof path, "%s/raft", dir);
+    int rc = o->files->list(o->files->ctx, path, note_name, &any);
+    if (rc < 0 && rc != -ENOENT) buf_printf(error, "%s: %s", path, strerror(-rc));
+    else rc = any ? refuse(error, "there is a log here, but no file NODE that says whose: the directory is damaged, or not all of it is there") : 0;
+    return rc;
+}
+
 static int make(const struct node_options *o, const char *dir, struct nodefile *f, struct buf *error)
 {
     struct nodefile_peers peers = {0};
     *f = (struct nodefile){0};
-    int rc = node_instance(o, &f->instance, error);
+    int rc = refuse_log(o, dir, error);
+    if (rc == 0) rc = node_instance(o, &f->instance, error);
     if (rc == 0 && !o->joined && !o->n_peers) rc = refuse(error, "this directory is new: say which nodes the cluster begins with, or which node of a cluster it shall join");
     if (rc == 0) rc = o->joined ? make_joined(o, f, &peers, error) : make_founder(o, f, &peers, error);
     if (rc == 0) {

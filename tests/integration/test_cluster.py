@@ -305,6 +305,16 @@ def test_a_node_that_was_removed_while_it_was_away_is_told_when_it_comes_back(cl
     cluster.write_everywhere(1, "without node 3")
 
 
+def test_a_node_that_has_lost_who_it_is_does_not_start_on_its_log(cluster):
+    cluster.stop(3)
+    os.remove(os.path.join(cluster.nodes[3].data, "cluster", "NODE"))
+    cluster.start(3)
+    assert cluster.nodes[3].life.process.wait(20 * PATIENCE) == 1
+    cluster.nodes[3].life.process.returncode = 0  # as it should
+    assert "there is a log here, but no file NODE" in cluster.nodes[3].log()
+    cluster.write_everywhere(1, "without node 3")
+
+
 def test_a_node_with_more_replicas_than_seats_does_not_start(make_cluster):
     cluster = make_cluster(nodes=1, args=["--cluster-shards", 8])
     cluster.write_everywhere(1, "v")
