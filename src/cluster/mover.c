@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "cluster/carrycmd.h"
+#include "cluster/moverbound.h"
 #include "cluster/movergiven.h"
 #include "cluster/txnask.h"
 #include "resp/answer.h"
@@ -14,19 +15,13 @@ enum {
     AGAIN_MS = 100, /* after anything else that went wrong */
 };
 
-/* A bound whose key is its own. */
-struct bound {
-    bool at_end;
-    struct buf key;
-};
-
 /* A group that has a part in an operation. */
 struct party {
     uint32_t group;
     bool is_source, is_target;
     bool settled;           /* it has answered what this stage asked */
     bool frozen;            /* the slice; what it gave out is in `given` */
-    struct bound low, high; /* as it told at the beginning */
+    struct moverbound low, high; /* as it told at the beginning */
     struct buf given;       /* its answer to carry.freeze */
 };
 
@@ -49,8 +44,8 @@ struct drive {
     bool awaits;     /* an answer, or to hear that it was told */
     bool is_stale;   /* the answer is for another term's driver */
     uint64_t wakes_ms;
-    struct bound slice;   /* where the slice ends */
-    struct bound arrived; /* all below it has */
+    struct moverbound slice;   /* where the slice ends */
+    struct moverbound arrived; /* all below it has */
     struct movergiven_larges larges; /* of the slice */
     uint64_t slice_keys, slice_bytes, slice_larges, slice_since_ms;
     uint64_t under_way_version; /* of the map in which it was last seen not to be carried */
@@ -65,40 +60,6 @@ struct mover {
     struct txnask ask;
     struct mover_counts counts;
 };
-
-/* ---- bounds */
-
-static struct holding_bound bound_of(const struct bound *b) { return (struct holding_bound){b->at_end, buf_slice(&b->key)}; }
-
-static void bound_set(struct bound *b, struct holding_bound to)
-{
-    b->at_end = to.at_end;
-    b->key.len = 0;
-    buf_add_slice(&b->key, to.key);
-}
-
-static int bound_cmp(const struct bound *a, const struct bound *b) { return holding_bound_cmp(bound_of(a), bound_of(b)); }
-static bool is_beginning(const struct bound *b) { return !b->at_end && b->key.len == 0; }
-
-static bool bound_parse(struct slice text, struct holding_bound *b)
-{
-    *b = (struct holding_bound){.at_end = slice_eq(text, SLICE("+"))};
-    if (b->at_end || slice_eq(text, SLICE("-"))) return true;
-    if (text.n < 2 || text.p[0] != '(') return false;
-    b->key = slice_of(text.p + 1, text.n - 1);
-    return true;
-}
-
-static void add_bound(struct txnask *a, const struct bound *b)
-{
-    struct buf text = {0};
-    if (!b->at_end && b->key.len) {
-        buf_add_byte(&text, '(');
-        buf_add_slice(&text, buf_slice(&b->key));
-    }
-    txnask_word(a, b->at_end ? SLICE("+") : text.len ? buf_slice(&text) : SLICE("-"));
-    buf_fini(&text);
-}
 
 /* ---- operations */
 
@@ -160,8 +121,8 @@ static void reset(struct drive *d, uint64_t term, const struct mover_op *o)
     d->term = term;
     d->step = o->step;
     d->wakes_ms = 0;
-    bound_set(&d->slice, (struct holding_bound){0});
-    bound_set(&d->arrived, (struct holding_bound){0});
+    moverbound_set(&d->slice, (struct holding_bound){0});
+    moverbound_set(&d->arrived, (struct holding_bound){0});
     if (o->step == METAOPS_CARRIED) {
         d->stage = STAGE_END;
         d->version = d->mover->map->version;
@@ -210,7 +171,7 @@ static void say_measure(struct drive *d, const struct party *p)
 static void say_freeze(struct drive *d, const struct party *p)
 {
     txnask_number(&d->mover->ask, d->term);
-    add_bound(&d->mover->ask, &d->slice);
+    moverbound_say(&d->mover->ask, &d->slice);
     txnask_number(&d->mover->ask, CARRYCMD_SLICE_BYTES / count_sources(d));
 }
 
@@ -231,7 +192,7 @@ static void say_put(struct drive *d, const struct party *p)
 static void say_drop(struct drive *d, const struct party *p)
 {
     txnask_number(&d->mover->ask, d->term);
-    add_bound(&d->mover->ask, &d->arrived);
+    moverbound_say(&d->mover->ask, &d->arrived);
 }
 
 static void say_end(struct drive *d, const struct party *p)
@@ -268,26 +229,20 @@ static void say_take(struct drive *d, const struct party *target)
     uint32_t n = 0;
     struct movergiven_part part;
     txnask_number(&d->mover->ask, d->term);
-    add_bound(&d->mover->ask, &d->slice);
+    moverbound_say(&d->mover->ask, &d->slice);
     for (uint32_t i = 0; i < d->n_parties; i++) n += find_part(&d->parties[i], target, &part);
     txnask_number(&d->mover->ask, n);
     for (uint32_t i = 0; i < d->n_parties; i++)
         if (find_part(&d->parties[i], target, &part)) say_part(d, d->parties[i].group, &part);
 }
 
-static bool take_bound(struct slice *in, struct holding_bound *b)
-{
-    struct answer a;
-    return answer_next(in, &a) && a.type == '$' && bound_parse(a.text, b);
-}
-
 static enum verdict on_begun(struct drive *d, struct party *p, struct slice reply)
 {
     struct holding_bound low, gone, high;
     uint32_t n;
-    if (!answer_array(&reply, &n) || n != 3 || !take_bound(&reply, &low) || !take_bound(&reply, &gone) || !take_bound(&reply, &high)) return VERDICT_AGAIN;
-    bound_set(&p->low, low);
-    bound_set(&p->high, high);
+    if (!answer_array(&reply, &n) || n != 3 || !moverbound_take(&reply, &low) || !moverbound_take(&reply, &gone) || !moverbound_take(&reply, &high)) return VERDICT_AGAIN;
+    moverbound_set(&p->low, low);
+    moverbound_set(&p->high, high);
     return VERDICT_FINE;
 }
 
@@ -295,8 +250,8 @@ static enum verdict on_begun(struct drive *d, struct party *p, struct slice repl
 static enum verdict on_measured(struct drive *d, struct party *p, struct slice reply)
 {
     struct holding_bound end;
-    if (!take_bound(&reply, &end) || holding_bound_cmp(end, bound_of(&d->arrived)) <= 0) return VERDICT_AGAIN;
-    if (bound_cmp(&d->slice, &d->arrived) == 0 || holding_bound_cmp(end, bound_of(&d->slice)) < 0) bound_set(&d->slice, end);
+    if (!moverbound_take(&reply, &end) || holding_bound_cmp(end, moverbound_of(&d->arrived)) <= 0) return VERDICT_AGAIN;
+    if (moverbound_cmp(&d->slice, &d->arrived) == 0 || holding_bound_cmp(end, moverbound_of(&d->slice)) < 0) moverbound_set(&d->slice, end);
     return VERDICT_FINE;
 }
 
@@ -320,27 +275,27 @@ static void begin_slice(struct drive *d)
     d->slice_since_ms = d->mover->host.now_ms(d->mover->host.ctx);
 }
 
-static void stretch(struct drive *d, const struct bound *b)
+static void stretch(struct drive *d, const struct moverbound *b)
 {
-    if (bound_cmp(b, &d->slice) > 0) bound_set(&d->slice, bound_of(b));
-    if (bound_cmp(b, &d->arrived) < 0) bound_set(&d->arrived, bound_of(b));
+    if (moverbound_cmp(b, &d->slice) > 0) moverbound_set(&d->slice, moverbound_of(b));
+    if (moverbound_cmp(b, &d->arrived) < 0) moverbound_set(&d->arrived, moverbound_of(b));
 }
 
 /* Every group has told how far it is, and no other driver goes on behind our back. Each is at the end of the slice under way, or still at its beginning; if all are at the same bound there is none. */
 static enum stage find_slice(struct drive *d)
 {
-    bound_set(&d->slice, (struct holding_bound){0});
-    bound_set(&d->arrived, (struct holding_bound){.at_end = true});
+    moverbound_set(&d->slice, (struct holding_bound){0});
+    moverbound_set(&d->arrived, (struct holding_bound){.at_end = true});
     for (uint32_t i = 0; i < d->n_parties; i++) {
         if (d->parties[i].is_source) stretch(d, &d->parties[i].high);
         if (d->parties[i].is_target) stretch(d, &d->parties[i].low);
     }
-    if (bound_cmp(&d->arrived, &d->slice) < 0) {
+    if (moverbound_cmp(&d->arrived, &d->slice) < 0) {
         begin_slice(d);
         return STAGE_FREEZE;
     }
     d->slice_since_ms = 0;
-    return is_beginning(&d->arrived) ? STAGE_MEASURE : d->arrived.at_end ? STAGE_TELL_CARRIED : STAGE_TELL_BOUNDARY;
+    return moverbound_is_beginning(&d->arrived) ? STAGE_MEASURE : d->arrived.at_end ? STAGE_TELL_CARRIED : STAGE_TELL_BOUNDARY;
 }
 
 static enum stage after_begin(struct drive *d) { return d->step == METAOPS_PLANNED ? STAGE_TELL_WALKING : find_slice(d); }
@@ -394,7 +349,7 @@ static enum stage after_take(struct drive *d)
     k->keys += d->slice_keys;
     k->bytes += d->slice_bytes;
     k->large += d->slice_larges;
-    bound_set(&d->arrived, bound_of(&d->slice));
+    moverbound_set(&d->arrived, moverbound_of(&d->slice));
     return d->arrived.at_end ? STAGE_TELL_CARRIED : STAGE_TELL_BOUNDARY;
 }
 
@@ -435,7 +390,7 @@ static void enter(struct drive *d, enum stage stage)
     d->stage = stage;
     d->wakes_ms = 0;
     for (uint32_t i = 0; i < d->n_parties; i++) d->parties[i].settled = false;
-    if (stage == STAGE_MEASURE) bound_set(&d->slice, bound_of(&d->arrived));
+    if (stage == STAGE_MEASURE) moverbound_set(&d->slice, moverbound_of(&d->arrived));
     if (stage == STAGE_OVER) d->wakes_ms = UINT64_MAX;
 }
 
@@ -521,7 +476,7 @@ static void go_on(struct drive *d, enum verdict v)
     }
     case VERDICT_BUSY:
         d->mover->counts.busy += d->stage == STAGE_FREEZE;
-        if (d->stage == STAGE_FREEZE && !is_beginning(&d->arrived)) enter(d, STAGE_DROP);
+        if (d->stage == STAGE_FREEZE && !moverbound_is_beginning(&d->arrived)) enter(d, STAGE_DROP);
         else rest(d, BUSY_MS);
         break;
     case VERDICT_AGAIN: rest(d, AGAIN_MS); break;
