@@ -257,7 +257,7 @@ static void ask_text(struct metahost *h, const struct question *q)
         buf_add_byte(&text, '\n');
         metaview_groups(&text, h->groups, &hints);
         if (h->groups->n_ops) buf_add_byte(&text, '\n');
-        metaview_ops(&text, h->groups);
+        metaview_ops(&text, h->groups, &hints);
     }
     q->answer(q->ctx, 0, buf_slice(&text));
     buf_fini(&text);

@@ -196,7 +196,43 @@ static void text_progress(struct buf *out, const struct space_map *map, const st
     else buf_add_byte(out, '-');
 }
 
-void metaview_ops(struct buf *out, const struct metagroups *groups)
+struct part {
+    const struct metaops_plan *plan;
+    bool hashed; /* keys go by their hashes before it, or will */
+    bool found;
+};
+
+static bool find_part(void *ctx, const struct metagroups_cover *c)
+{
+    struct part *p = ctx;
+    p->found |= c->hash ? p->hashed : slice_eq(c->space, p->plan->space);
+    return !p->found;
+}
+
+/* A change of mode names the groups that keys go to; where they come from the map says. */
+static bool has_part(const struct metagroups *groups, const struct metaops_plan *p, uint32_t group)
+{
+    struct space_info info;
+    if (p->kind != METAOPS_CHANGE_MODE || metaops_names_group(p, group)) return metaops_names_group(p, group);
+    spaces_info(groups->map, p->space, &info);
+    struct part part = {.plan = p, .hashed = p->mode == SPACE_HASH || info.mode == SPACE_HASH};
+    metagroups_covers(groups, group, find_part, &part);
+    return part.found;
+}
+
+/* Nothing goes on without those that have a part in it. */
+static void text_waits(struct buf *out, const struct metagroups *groups, const struct metaops_plan *p, const struct metaview_hints *h)
+{
+    const char *before = " waits for group=";
+    for (uint32_t i = 0; i < groups->n; i++) {
+        uint32_t group = groups->groups[i].id;
+        if (!has_part(groups, p, group) || leader_of(h, group)) continue;
+        buf_printf(out, "%s%u", before, group);
+        before = ",";
+    }
+}
+
+void metaview_ops(struct buf *out, const struct metagroups *groups, const struct metaview_hints *h)
 {
     static const char *const titles[] = {"operation", "step", "driver", "what"};
     struct table t;
@@ -207,6 +243,7 @@ void metaview_ops(struct buf *out, const struct metagroups *groups)
         struct buf what = {0};
         metaops_text(&what, &op->plan);
         if (op->step == METAOPS_WALKING) text_progress(&what, groups->map, &op->plan);
+        text_waits(&what, groups, &op->plan, h);
         cell(&t, "%" PRIu64, op->id);
         cell(&t, "%s", metaops_step_name(op->step));
         cell(&t, "%" PRIu64, op->driver);

@@ -21,7 +21,7 @@ void metaview_node_name(char out[METAVIEW_NODE_NAME + 1], const struct metanodes
 /* Tables with a head line, columns padded with spaces, a line each; those that are gone are left out. */
 void metaview_nodes(struct buf *out, const struct metanodes *nodes, const struct metagroups *groups, const struct metaview_hints *h);
 void metaview_groups(struct buf *out, const struct metagroups *groups, const struct metaview_hints *h);
-void metaview_ops(struct buf *out, const struct metagroups *groups); /* nothing if there are none */
+void metaview_ops(struct buf *out, const struct metagroups *groups, const struct metaview_hints *h); /* nothing if there are none */
 
 /* The answer of CLUSTER NODES without slots: a node's own slots are whatever the caller says of each (slots may be NULL), as every node serves every key. */
 void metaview_cluster_nodes(struct buf *out, const struct metanodes *nodes, const struct metaview_hints *h, const char *slots);

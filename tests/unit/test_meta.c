@@ -625,7 +625,7 @@ static void tables_show_nodes_groups_and_operations(void **unused)
     metakit_begin(&k, &(struct metaops_plan){.kind = METAOPS_MOVE_REPLICA, .group = 3, .from = 1, .to = 4});
     metaview_nodes(&out, k.nodes, k.groups, &h);
     metaview_groups(&out, k.groups, &h);
-    metaview_ops(&out, k.groups);
+    metaview_ops(&out, k.groups, &h);
     metaview_cluster_nodes(&out, k.nodes, &h, NULL);
     buf_add_byte(&out, 0);
     assert_string_equal(out.p,
@@ -639,7 +639,7 @@ static void tables_show_nodes_groups_and_operations(void **unused)
                         "2      3       1 2 3      hash 0000000000000000-7fffffffffffffff\n"
                         "3      ?       1- 2 3 4+  hash 8000000000000000-ffffffffffffffff\n"
                         "operation  step     driver  what\n"
-                        "1          planned  1       move-replica group=3 from=1 to=4\n"
+                        "1          planned  1       move-replica group=3 from=1 to=4 waits for group=3\n"
                         "6120636c7573746572206f660000000000000001 10.0.0.1:6379@7001 myself,master - 0 0 1 connected\n"
                         "6120636c7573746572206f660000000000000002 10.0.0.2:6379@7001 master,fail? - 0 0 1 disconnected\n"
                         "6120636c7573746572206f660000000000000003 10.0.0.3:6379@7001 master - 0 0 1 disconnected\n");
