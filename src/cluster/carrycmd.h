@@ -12,7 +12,7 @@
  *   carry.begin OP TERM VERSION PLAN      a write: this group has a part in it (holding_plan_encode), which was under way at this version. An array: low, gone, high as BOUNDs. Of an operation that it has: the higher TERM is noted,
  *                                         and where it stands is told. Of one that it has not, with a VERSION below own/map: -CARRYLATE: a late copy perhaps, of an operation that has ended; who knows better says it with a newer map
  *                                         -CARRYBUSY: another operation on some of these keys has not ended here
- *   carry.measure OP KEYS BYTES           a read: a BOUND: where a slice from high on would end that has at most so many of this group's keys and about so many bytes, at least one key. "+": all that is left.
+ *   carry.measure OP KEYS BYTES           a read: a BOUND: where a slice from high on would end that has at most so many of this group's keys and about so many bytes, at least one key. "+": all that is left; also of a group that has none to give: that it answers is all that its driver wants to know.
  *                                         -CARRYBUSY: the key space is not in order yet
  *   carry.freeze OP TERM BOUND BYTES      a write: drops what was given out before and is another group's by the new side, and gives out what is below BOUND. high = BOUND. An array: for each target group but this one
  *                                         an array of four: group, (ENTRY*), (LARGE*), LOCKS, also if that has nothing. Entries of so many bytes together at most; what is more is told of as large. With BOUND = high: the same again

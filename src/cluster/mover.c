@@ -25,7 +25,7 @@ struct party {
     struct buf given;       /* its answer to carry.freeze */
 };
 
-enum stage { STAGE_BEGIN, STAGE_TELL_WALKING, STAGE_MEASURE, STAGE_FREEZE, STAGE_DROP, STAGE_PIECE, STAGE_PUT, STAGE_TAKE, STAGE_TELL_BOUNDARY, STAGE_TELL_CARRIED, STAGE_END, STAGE_TELL_DONE, STAGE_OVER };
+enum stage { STAGE_BEGIN, STAGE_TELL_WALKING, STAGE_MEASURE, STAGE_PROVE, STAGE_FREEZE, STAGE_DROP, STAGE_PIECE, STAGE_PUT, STAGE_TAKE, STAGE_TELL_BOUNDARY, STAGE_TELL_CARRIED, STAGE_END, STAGE_TELL_DONE, STAGE_OVER };
 
 /* An operation. */
 struct drive {
@@ -141,7 +141,6 @@ static void reset(struct drive *d, uint64_t term, const struct mover_op *o)
 enum verdict { VERDICT_FINE, VERDICT_BUSY, VERDICT_AGAIN, VERDICT_LACKS, VERDICT_OLD };
 
 static bool concerns_all(const struct drive *d, const struct party *p) { return true; }
-static bool concerns_source(const struct drive *d, const struct party *p) { return p->is_source; }
 static bool concerns_target(const struct drive *d, const struct party *p) { return p->is_target; }
 static bool concerns_unfrozen(const struct drive *d, const struct party *p) { return p->is_source && !p->frozen; }
 static bool concerns_giver(const struct drive *d, const struct party *p) { return p->group == movergiven_now(&d->larges)->source; }
@@ -255,6 +254,12 @@ static enum verdict on_measured(struct drive *d, struct party *p, struct slice r
     return VERDICT_FINE;
 }
 
+static enum verdict on_proven(struct drive *d, struct party *p, struct slice reply)
+{
+    struct holding_bound end;
+    return moverbound_take(&reply, &end) ? VERDICT_FINE : VERDICT_AGAIN;
+}
+
 static enum verdict on_frozen(struct drive *d, struct party *p, struct slice reply)
 {
     if (!movergiven_is_good(reply)) return VERDICT_AGAIN;
@@ -273,6 +278,14 @@ static void begin_slice(struct drive *d)
 {
     for (uint32_t i = 0; i < d->n_parties; i++) d->parties[i].frozen = false;
     d->slice_since_ms = d->mover->host.now_ms(d->mover->host.ctx);
+}
+
+/* What is frozen cannot be used until its targets take it: it is not, unless they have just answered. */
+static enum stage before_freeze(const struct drive *d)
+{
+    for (uint32_t i = 0; i < d->n_parties; i++)
+        if (d->parties[i].frozen) return STAGE_FREEZE;
+    return STAGE_PROVE;
 }
 
 static void stretch(struct drive *d, const struct moverbound *b)
@@ -305,6 +318,8 @@ static enum stage after_measure(struct drive *d)
     begin_slice(d);
     return STAGE_FREEZE;
 }
+
+static enum stage after_proof(struct drive *d) { return STAGE_FREEZE; }
 
 struct counting {
     struct drive *drive;
@@ -340,7 +355,7 @@ static enum stage after_put(struct drive *d)
 }
 
 static enum stage after_piece(struct drive *d) { return movergiven_has_piece(&d->larges) ? STAGE_PUT : after_put(d); }
-static enum stage after_drop(struct drive *d) { return STAGE_FREEZE; }
+static enum stage after_drop(struct drive *d) { return before_freeze(d); }
 
 static enum stage after_take(struct drive *d)
 {
@@ -364,7 +379,8 @@ static const struct asking {
     enum stage (*after)(struct drive *d);
 } askings[STAGE_OVER] = {
     [STAGE_BEGIN] = {"carry.begin", concerns_all, say_begin, on_begun, after_begin},
-    [STAGE_MEASURE] = {"carry.measure", concerns_source, say_measure, on_measured, after_measure},
+    [STAGE_MEASURE] = {"carry.measure", concerns_all, say_measure, on_measured, after_measure},
+    [STAGE_PROVE] = {"carry.measure", concerns_target, say_measure, on_proven, after_proof},
     [STAGE_FREEZE] = {"carry.freeze", concerns_unfrozen, say_freeze, on_frozen, after_freeze},
     [STAGE_DROP] = {"carry.drop", concerns_unfrozen, say_drop, on_ok, after_drop},
     [STAGE_PIECE] = {"carry.piece", concerns_giver, say_piece, on_piece, after_piece},
@@ -395,6 +411,14 @@ static void enter(struct drive *d, enum stage stage)
 }
 
 static void rest(struct drive *d, uint32_t ms) { d->wakes_ms = d->mover->host.now_ms(d->mover->host.ctx) + ms; }
+
+/* What went wrong is tried again: a freeze not before its targets have answered once more, and a slice is measured anew, for others write meanwhile. */
+static void rest_before(struct drive *d, uint32_t ms)
+{
+    if (d->stage == STAGE_MEASURE) enter(d, STAGE_MEASURE);
+    if (d->stage == STAGE_FREEZE) enter(d, before_freeze(d));
+    rest(d, ms);
+}
 
 static bool is_asked(const struct drive *d, const struct party *p) { return askings[d->stage].concerns(d, p) && !p->settled; }
 
@@ -477,9 +501,9 @@ static void go_on(struct drive *d, enum verdict v)
     case VERDICT_BUSY:
         d->mover->counts.busy += d->stage == STAGE_FREEZE;
         if (d->stage == STAGE_FREEZE && !moverbound_is_beginning(&d->arrived)) enter(d, STAGE_DROP);
-        else rest(d, BUSY_MS);
+        else rest_before(d, BUSY_MS);
         break;
-    case VERDICT_AGAIN: rest(d, AGAIN_MS); break;
+    case VERDICT_AGAIN: rest_before(d, AGAIN_MS); break;
     case VERDICT_LACKS: /* its large values go again */
         begin_slice(d);
         enter(d, STAGE_FREEZE);

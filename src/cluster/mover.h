@@ -2,7 +2,8 @@
  *
  *   begin     every group concerned hears of the plan and of this driver's term, and tells how far it is
  *   tell      group 1: planned -> walking
- *   measure   where the next slice ends: the least of what the sources say; the one under way, if some group has frozen it
+ *   measure   where the next slice ends: the least of what the sources say; the one under way, if some group has frozen it. The targets are asked as well: who answers is led, and followed by a majority
+ *   prove     a freeze went wrong: the targets are asked again before it is repeated, unless some source has frozen the slice already
  *   freeze    the sources stop serving it, and give out its keys
  *   drop      a source could not freeze it now: it drops what has arrived of the slice before, so that commands over all keys have their turn
  *   piece     a source gives a piece of a value that is too large to go along with the others

@@ -80,6 +80,28 @@ static void answers(struct script *s, const char *command, uint32_t n, struct sl
     mover_answered(s->mover, 1, a, n);
 }
 
+static void nobody_answers(struct script *s, const char *command, uint32_t n)
+{
+    struct txn_answer a[2] = {{.fate = TXN_NOT_DONE}, {.fate = TXN_NOT_DONE}};
+    assert_string_equal(s->command, command);
+    s->command[0] = 0;
+    mover_answered(s->mover, 1, a, n);
+}
+
+static void target_answers(struct script *s)
+{
+    assert_int_equal(s->to_group, 3);
+    answers(s, "carry.measure", 1, SLICE("$1\r\n+\r\n"));
+}
+
+static void time_passes(struct script *s)
+{
+    assert_string_equal(s->command, "");
+    assert_true(mover_wakes_ms(s->mover) > s->now_ms && mover_wakes_ms(s->mover) < s->now_ms + 1000);
+    s->now_ms = mover_wakes_ms(s->mover);
+    mover_turn(s->mover);
+}
+
 static void the_map_is_told_a_boundary_that_it_can_have(void **unused)
 {
     struct script s;
@@ -94,13 +116,13 @@ static void the_map_is_told_a_boundary_that_it_can_have(void **unused)
     begin(&s);
     drive(&s, 3, 1);
     answers(&s, "carry.begin", 2, AT_THE_BEGINNING);
-    answers(&s, "carry.measure", 1, buf_slice(&bound));
+    answers(&s, "carry.measure", 2, buf_slice(&bound));
     answers(&s, "carry.freeze", 1, ONE_ENTRY);
     answers(&s, "carry.take", 1, OK);
     assert_true(s.tells && s.to == METAOPS_WALKING && s.boundary.len == META_KEY_MAX && memcmp(s.boundary.p, key + 1, META_KEY_MAX) == 0);
     assert_true(mover_counts(s.mover)->keys == 1 && mover_counts(s.mover)->slices == 1);
     mover_told(s.mover, 1, 8);
-    answers(&s, "carry.measure", 1, SLICE("$1\r\n+\r\n"));
+    answers(&s, "carry.measure", 2, SLICE("$1\r\n+\r\n"));
     answers(&s, "carry.freeze", 1, NO_ENTRY);
     answers(&s, "carry.take", 1, OK);
     assert_true(s.to == METAOPS_CARRIED && s.boundary.len == 0);
@@ -114,7 +136,7 @@ static void large_values_go_before_their_slice_and_one_that_has_expired_is_not_s
     begin(&s);
     drive(&s, 3, 1);
     answers(&s, "carry.begin", 2, AT_THE_BEGINNING);
-    answers(&s, "carry.measure", 1, SLICE("$1\r\n+\r\n"));
+    answers(&s, "carry.measure", 2, SLICE("$1\r\n+\r\n"));
     answers(&s, "carry.freeze", 1, TWO_LARGE);
     assert_int_equal(s.to_group, 2);
     answers(&s, "carry.piece", 1, PIECE);
@@ -142,21 +164,23 @@ static void a_source_that_is_busy_drops_what_has_arrived_before_it_is_asked_agai
     begin(&s);
     drive(&s, 3, 1);
     answers(&s, "carry.begin", 2, AT_THE_BEGINNING);
-    answers(&s, "carry.measure", 1, SLICE("$4\r\n(s/b\r\n"));
+    answers(&s, "carry.measure", 2, SLICE("$4\r\n(s/b\r\n"));
     answers(&s, "carry.freeze", 1, SLICE("-CARRYBUSY a transaction\r\n"));
     assert_string_equal(s.command, ""); /* nothing was given out yet */
     assert_true(mover_wakes_ms(s.mover) > s.now_ms && mover_wakes_ms(s.mover) < s.now_ms + 1000);
     s.now_ms = mover_wakes_ms(s.mover);
     mover_turn(s.mover);
+    target_answers(&s);
     answers(&s, "carry.freeze", 1, ONE_ENTRY);
     answers(&s, "carry.take", 1, OK);
     mover_told(s.mover, 1, 8);
-    answers(&s, "carry.measure", 1, SLICE("$4\r\n(s/d\r\n"));
+    answers(&s, "carry.measure", 2, SLICE("$4\r\n(s/d\r\n"));
     answers(&s, "carry.freeze", 1, SLICE("-CARRYBUSY a command over all keys\r\n"));
     answers(&s, "carry.drop", 1, OK);
     assert_string_equal(s.command, "");
     s.now_ms = mover_wakes_ms(s.mover);
     mover_turn(s.mover);
+    target_answers(&s);
     assert_string_equal(s.command, "carry.freeze");
     assert_int_equal(mover_counts(s.mover)->busy, 2);
     end(&s);
@@ -169,7 +193,7 @@ static void a_driver_goes_on_where_it_was_if_its_term_is_the_same_and_begins_ane
     begin(&s);
     drive(&s, 3, 1);
     answers(&s, "carry.begin", 2, AT_THE_BEGINNING);
-    answers(&s, "carry.measure", 1, SLICE("$4\r\n(s/b\r\n"));
+    answers(&s, "carry.measure", 2, SLICE("$4\r\n(s/b\r\n"));
     drive(&s, 0, 0);
     answers(&s, "carry.freeze", 1, ONE_ENTRY);
     assert_string_equal(s.command, "");
@@ -180,10 +204,42 @@ static void a_driver_goes_on_where_it_was_if_its_term_is_the_same_and_begins_ane
     answers(&s, "carry.begin", 2, SLICE("*3\r\n$4\r\n(s/b\r\n$4\r\n(s/b\r\n$4\r\n(s/b\r\n"));
     assert_true(s.tells && s.to == METAOPS_WALKING && slice_is(buf_slice(&s.boundary), "s/b"));
     mover_told(s.mover, 1, 9);
-    answers(&s, "carry.measure", 1, SLICE("$1\r\n+\r\n"));
+    answers(&s, "carry.measure", 2, SLICE("$1\r\n+\r\n"));
     answers(&s, "carry.freeze", 1, SLICE("-CARRYOLD\r\n"));
     assert_true(s.command[0] == 0 && mover_wakes_ms(s.mover) == UINT64_MAX);
     drive(&s, 4, 0);
+    end(&s);
+}
+
+/* What is frozen and not taken can be used by nobody. */
+static void nothing_is_frozen_while_the_target_does_not_answer(void **unused)
+{
+    struct script s;
+    const struct txn_answer one[2] = {{TXN_ANSWERED, SLICE("$4\r\n(s/b\r\n")}, {.fate = TXN_NOT_DONE}}, both[2] = {{TXN_ANSWERED, SLICE("$4\r\n(s/a\r\n")}, {TXN_ANSWERED, SLICE("$1\r\n+\r\n")}};
+    begin(&s);
+    drive(&s, 3, 1);
+    answers(&s, "carry.begin", 2, AT_THE_BEGINNING);
+    for (int i = 0; i < 20; i++) {
+        assert_string_equal(s.command, "carry.measure");
+        s.command[0] = 0;
+        mover_answered(s.mover, 1, one, 2); /* the source alone */
+        time_passes(&s);
+    }
+    assert_string_equal(s.command, "carry.measure");
+    mover_answered(s.mover, 1, both, 2);
+    nobody_answers(&s, "carry.freeze", 1); /* it may have been frozen or not: the target is asked first */
+    for (int i = 0; i < 20; i++) {
+        time_passes(&s);
+        assert_int_equal(s.to_group, 3);
+        nobody_answers(&s, "carry.measure", 1);
+    }
+    time_passes(&s);
+    target_answers(&s);
+    answers(&s, "carry.freeze", 1, ONE_ENTRY);
+    nobody_answers(&s, "carry.take", 1); /* from here on there is no way but on */
+    time_passes(&s);
+    answers(&s, "carry.take", 1, OK);
+    assert_true(s.tells && slice_is(buf_slice(&s.boundary), "s/a"));
     end(&s);
 }
 
@@ -193,6 +249,7 @@ int main(void)
         cmocka_unit_test(the_map_is_told_a_boundary_that_it_can_have),
         cmocka_unit_test(large_values_go_before_their_slice_and_one_that_has_expired_is_not_spoken_of),
         cmocka_unit_test(a_source_that_is_busy_drops_what_has_arrived_before_it_is_asked_again),
+        cmocka_unit_test(nothing_is_frozen_while_the_target_does_not_answer),
         cmocka_unit_test(a_driver_goes_on_where_it_was_if_its_term_is_the_same_and_begins_anew_in_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
