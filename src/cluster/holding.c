@@ -373,4 +373,4 @@ const struct holding_op *holding_find(const struct holding *h, uint64_t op)
 }
 
 void holding_ask_pause(struct holding *h, uint64_t now_ms) { h->paused_ms = now_ms + PAUSE_MS; }
-bool holding_is_paused(const struct holding *h, uint64_t now_ms) { return now_ms < h->paused_ms; }
+bool holding_is_paused(const struct holding *h, uint64_t now_ms) { return now_ms < h->paused_ms && h->paused_ms - now_ms <= PAUSE_MS; } /* longer: the clock was set back */

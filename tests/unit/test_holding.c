@@ -563,6 +563,8 @@ static void a_pause_ends_by_itself(void **state)
     holding_ask_pause(h, 1000);
     assert_true(holding_is_paused(h, 1000));
     assert_false(holding_is_paused(h, 10 * 1000));
+    holding_ask_pause(h, 3600 * 1000);
+    assert_false(holding_is_paused(h, 1000)); /* the clock was set back */
     holding_free(h);
 }
 
