@@ -372,6 +372,10 @@ static int recover(struct node *n, struct buf *error)
     }
     n->to_recover = count;
     n->recovered = found;
+    if (count == 0 && n->file.has_log) {
+        buf_add_str(error, "the log of this node is lost, and with it what the node promised: remove it from the cluster, and let a new one join");
+        return -ENODATA;
+    }
     if (rc < 0) buf_printf(error, "this node has %u replicas, and room for %u: cluster-seats is too small", replicas, n->engine->route.shards - 1);
     return rc;
 }

@@ -267,10 +267,27 @@ static void show_members(struct node *n)
     }
 }
 
+/* From when on something was committed, a start without a log is refused. */
+static void note_log(struct node *n)
+{
+    struct raftthread_stats raft;
+    struct buf error = {0};
+    if (n->file.has_log) return;
+    raftthread_stats(n->raft, &raft);
+    if (!raft.commits) return;
+    n->file.has_log = true;
+    if (nodefile_write(n->o.files, n->dir, &n->file, &error) < 0) {
+        slog(n->log, SLOG_WARNING, "cannot write that this node has a log", "error=%.*s", (int)error.len, error.p);
+        n->file.has_log = false;
+    }
+    buf_fini(&error);
+}
+
 void node_publish(struct node *n)
 {
     struct node_info info = {.who = n->who};
     if (n->meta) {
+        note_log(n);
         count_nodes(n, &info);
         count_groups(n, &info);
         report(n);

@@ -61,6 +61,10 @@ static bool get_line(const char *line, struct nodefile *n)
         return yes <= 1;
     }
     if (strncmp(line, "founder ", strlen("founder ")) == 0) return get_founder(line, n);
+    if (sscanf(line, "log %u", &yes) == 1) {
+        n->has_log = yes;
+        return yes <= 1;
+    }
     return sscanf(line, "node %" SCNu64, &n->id) == 1 || sscanf(line, "instance %" SCNx64, &n->instance) == 1 || sscanf(line, "seed %" SCNx64, &n->seed) == 1 ||
            sscanf(line, "incarnation %" SCNu64, &n->incarnation) == 1 || sscanf(line, "shards %" SCNu32, &n->shards) == 1 ||
            sscanf(line, "replication %" SCNu32, &n->replication) == 1;
@@ -102,6 +106,7 @@ int nodefile_write(const struct file_ops *files, const char *dir, const struct n
     buf_printf(&text, "sherd-node %d\n", FORMAT);
     add_cluster(&text, n->cluster);
     buf_printf(&text, "node %" PRIu64 "\ninstance %016" PRIx64 "\nseed %016" PRIx64 "\nincarnation %" PRIu64 "\n", n->id, n->instance, n->seed, n->incarnation);
+    if (n->has_log) buf_add_str(&text, "log 1\n");
     if (n->n_founders) buf_printf(&text, "shards %u\nreplication %u\nfounded %d\n", n->shards, n->replication, n->founded);
     for (uint32_t i = 0; i < n->n_founders; i++) {
         const struct nodefile_founder *f = &n->founders[i];

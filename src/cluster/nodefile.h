@@ -20,6 +20,7 @@ struct nodefile_founder {
 struct nodefile {
     uint8_t cluster[META_CLUSTER_ID];
     uint64_t id, instance, seed, incarnation;
+    bool has_log; /* something was committed in it: it cannot be missing */
     /* The first nodes of the cluster, if this is one of them. */
     uint32_t shards, replication;
     bool founded; /* its replicas were created, with the others' instances as they stand here */

@@ -1,6 +1,7 @@
 """Three nodes of a cluster as real processes, under a load that remembers everything: they are killed, paused, started again, one has no disk left, one comes and one goes. Nothing that was acknowledged is
 lost, no read is stale, and clients get no error that is not documented."""
 import os
+import shutil
 import statistics
 import subprocess
 import time
@@ -313,6 +314,22 @@ def test_a_node_that_has_lost_who_it_is_does_not_start_on_its_log(cluster):
     cluster.nodes[3].life.process.returncode = 0  # as it should
     assert "there is a log here, but no file NODE" in cluster.nodes[3].log()
     cluster.write_everywhere(1, "without node 3")
+
+
+def test_a_node_that_has_lost_its_log_does_not_start_and_vote_again(cluster):
+    for node in cluster.nodes.values():
+        wait_for(lambda: "log 1\n" in open(os.path.join(node.data, "cluster", "NODE")).read(), 10, lambda: "it is not noted that there is a log")
+    cluster.kill(2)
+    cluster.write_everywhere(1, "on 1 and 3")
+    cluster.kill(1, 3)
+    shutil.rmtree(os.path.join(cluster.nodes[3].data, "cluster", "raft"))
+    cluster.start(2, 3)
+    assert cluster.nodes[3].life.process.wait(20 * PATIENCE) == 1
+    cluster.nodes[3].life.process.returncode = 0  # as it should
+    assert "the log of this node is lost" in cluster.nodes[3].log()
+    cluster.start(1)
+    cluster.wait_ok(1, 2)
+    assert set(read_all(cluster.port(2), SPREAD)) == {"on 1 and 3"}
 
 
 def test_a_node_with_more_replicas_than_seats_does_not_start(make_cluster):
