@@ -152,7 +152,8 @@ void raftsnap_tell(struct raftgroup *g)
 {
     struct raftsnap_state *s = &g->snap;
     struct raftnode_out *out = &g->node->out;
-    if (s->batch && raftlog_durable(g->node->log) >= s->batch) {
+    /* That the log has it on disk may be seen here before raftsnap_persisted is asked: what is being installed is not told before it is finished there. */
+    if (s->step != RAFTSNAP_MARKING && s->batch && raftlog_durable(g->node->log) >= s->batch) {
         s->batch = 0;
         if (out->marked) out->marked(out->ctx, g->id, s->batch_index);
     }

@@ -28,6 +28,7 @@ struct rig_node {
     struct raftnode *raft; /* NULL: it is down */
     bool slow_disk;        /* nothing is written */
     bool cut;              /* no frame comes or goes */
+    bool flushes_first;    /* what is durable is seen by a flush before the groups are asked: the raft thread has written at the end of its turn */
     struct buf out[RIG_NODES + 1];
     /* what it was told */
     uint32_t sends, frames[RIG_TYPES];
@@ -193,6 +194,7 @@ static void rig_write(struct rig_node *n)
         if (!raftlog_begin_write(n->log, w)) continue;
         assert_int_equal(raftlog_write_run(ops, w), 0);
         raftlog_written(n->log, w->batch, 0);
+        if (n->flushes_first) raftnode_flush(n->raft);
         raftnode_persisted(n->raft);
         raftnode_flush(n->raft);
     }

@@ -45,6 +45,25 @@ static void a_newcomer_is_filled_by_a_snapshot_and_promoted(void **state)
     rig_free(r);
 }
 
+static void an_install_ends_even_if_its_mark_is_seen_on_disk_by_others_first(void **state)
+{
+    struct rig *r = rig_new(3);
+    rig_create(r, 0, 3);
+    struct rig_node *n = add_fourth(r, rig_new_leader(r, 0));
+    n->g[0].handed = n->g[0].wanted;
+    n->g[0].hash = n->g[0].wanted_from;
+    n->flushes_first = true;
+    assert_int_equal(raftnode_installed(n->raft, 0, 52, 0), 0);
+    rig_write(n);
+    assert_int_equal(n->g[0].marked, 52);
+    struct raftnode_info info;
+    assert_int_equal(raftnode_look(n->raft, 0, &info), 0);
+    assert_false(info.installing);
+    rig_run(r, 1000);
+    assert_int_equal(n->g[0].handed, rig_leader(r, 0)->g[0].handed);
+    rig_free(r);
+}
+
 static void an_install_that_fails_is_asked_for_again(void **state)
 {
     struct rig *r = rig_new(3);
@@ -230,6 +249,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_newcomer_is_filled_by_a_snapshot_and_promoted),
+        cmocka_unit_test(an_install_ends_even_if_its_mark_is_seen_on_disk_by_others_first),
         cmocka_unit_test(an_install_that_fails_is_asked_for_again),
         cmocka_unit_test(members_are_removed_and_demoted_but_the_leader_stays),
         cmocka_unit_test(a_standby_of_an_idle_group_is_promoted),
