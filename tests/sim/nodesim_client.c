@@ -117,7 +117,7 @@ static void settle_one(struct nodesim_node *n, struct nodesim_guest *g, const st
 bool nodesim_client_run(struct nodesim_node *n, const struct nodesim_guest *guest, const struct nodesim_run *r)
 {
     struct buf replies = {0};
-    struct task t = {.out = &replies, .resp = 2, .db = r->db, .stale = r->stale, .tickets = r->ticket, .proves = rng_below(nodesim_rng(n), 2)};
+    struct task t = {.out = &replies, .resp = 2, .db = r->db, .stale = r->stale, .tickets = r->ticket, .proves = n->sim->mutant == NODESIM_BLIND_VOUCHER || rng_below(nodesim_rng(n), 2)};
     size_t at = 0;
     for (uint32_t i = 0; i < r->times; i++) task_add_to(&t, n->engine, r->group, command_find_any(n->sim->commands, r->argv[0]), r->argv, r->argc);
     uint32_t group = t.requests[0].group;
