@@ -165,6 +165,15 @@ const struct range_desc *spaces_range_of(const struct space_map *m, struct slice
     return r->n ? &r->ranges[spacemap_range_at(r, key)]->d : NULL;
 }
 
+bool spaces_unset_bucket(const struct space_map *m, struct slice name, struct range_desc *d)
+{
+    uint64_t hash = keyhash(name, m->route.seed);
+    if (m->default_mode != SPACE_BUCKET || m->n_hash == 0 || spacemap_find(m, name, hash)) return false;
+    const struct hash_desc *h = &m->hash[spacemap_hash_at(m, hash)];
+    *d = (struct range_desc){.id = h->id, .generation = h->generation, .shard = h->shard, .to_shard = h->to_shard, .moving = h->moving, .boundary = h->boundary};
+    return true;
+}
+
 static const struct range_desc *by_id(const struct routing *r, uint64_t id)
 {
     for (uint32_t i = 0; i < r->n; i++)

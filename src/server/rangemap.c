@@ -14,6 +14,7 @@ struct line { /* about one range */
     struct slice space;
     const struct range_desc *d;
     uint64_t keys, bytes, ops;
+    bool unset;         /* the space is a bucket by default: nobody counts it */
     struct node *node;  /* NULL: there is no cluster */
     struct slice error; /* in a cluster: why there are no figures; empty: there are */
 };
@@ -21,7 +22,7 @@ struct line { /* about one range */
 static void add_figure(struct reply *r, const char *name, const struct line *l, uint64_t value)
 {
     reply_bulk_str(r, name);
-    if (l->error.n) reply_null(r);
+    if (l->error.n || l->unset) reply_null(r);
     else reply_int(r, (int64_t)value);
 }
 
@@ -155,11 +156,19 @@ static void answer(const struct rangeask *a, const struct slice *argv, uint32_t 
     reply_close_array(out, mark, t.n);
 }
 
+/* Of a space that is not set: where its bucket is. Nobody is asked. */
+static void show_unset(struct exec *x, const struct range_desc *d)
+{
+    reply_array(&x->out, 1);
+    add_line(&x->out, &(struct line){.space = x->argv[1], .d = d, .unset = true, .node = conn_of(x)->front->server->node});
+}
+
 void rangemap_command(struct exec *x)
 {
     const struct space_map *m = route_map(x->route);
     struct wide_groups groups = {0};
     struct tour t = {.visit = note_groups, .groups = &groups};
+    struct range_desc bucket;
     if (x->argc > 2) {
         exec_wrong_arity(x);
         return;
@@ -170,12 +179,13 @@ void rangemap_command(struct exec *x)
     }
     visit_ranges(&t, m, x->argv, x->argc);
     if (t.n) rangeask_send(x, m, &groups, "range.figures", false, answer);
+    else if (x->argc > 1 && spaces_unset_bucket(m, x->argv[1], &bucket)) show_unset(x, &bucket);
     else reply_array(&x->out, 0);
 }
 
 static const struct command rows[] = {
     {.name = "range.map", .fn = range_map, .arity = -1, .class = CLASS_ALL, .flags = CMD_READONLY, .group = "range", .since = "7.2.0",
-     .summary = "The ranges of a key space, or of all: bounds, shard, generation, keys, bytes and accesses per second; in a cluster also who leads it and who has replicas.", .args = "[space]"},
+     .summary = "The ranges of a key space, or of all that were set: bounds, shard, generation, keys, bytes and accesses per second; in a cluster also who leads it and who has replicas.", .args = "[space]"},
 };
 
 const struct command_family rangemap_family = COMMAND_FAMILY(rows);

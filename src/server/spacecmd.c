@@ -119,22 +119,27 @@ static bool weigh_piece(void *ctx, const struct space_piece *p)
     return true;
 }
 
+static const char *state_of(const struct exec *x, const struct topology *t, const struct space_info *info)
+{
+    bool ordered = true;
+    for (uint32_t i = 0; i < x->route->shards; i++) ordered &= topology_is_ordered(t, i, info->name);
+    return !info->set ? "not set" : info->moving ? "moving" : ordered ? "ready" : "being put in order";
+}
+
 static void add_space(struct exec *x, const struct space_info *info)
 {
     struct reply *r = &x->out;
     struct topology *t = topology_of(x);
     struct weighing sum = {.x = x, .space = info->name};
-    bool ordered = true;
     spaces_overlap(topology_map(t), info->name, SLICE(""), SLICE(""), weigh_piece, &sum);
-    for (uint32_t i = 0; i < x->route->shards; i++) ordered &= topology_is_ordered(t, i, info->name);
     bool by_hash = info->mode == SPACE_HASH && !info->moving;
-    reply_map(r, (by_hash ? 3 : 6) + (info->moving ? 2 : 0));
+    reply_map(r, 3 + (by_hash ? 0 : 1) + (by_hash || !info->set ? 0 : 2) + (info->moving ? 2 : 0));
     reply_bulk_str(r, "space");
     reply_bulk(r, info->name);
     spacereply_text(r, "mode", space_mode_name(info->mode));
     spacereply_int(r, "generation", info->generation);
-    if (!by_hash) {
-        spacereply_text(r, "state", info->moving ? "moving" : ordered ? "ready" : "being put in order");
+    if (!by_hash) spacereply_text(r, "state", state_of(x, t, info));
+    if (!by_hash && info->set) { /* what is not set is not indexed, and so nobody counts it */
         spacereply_int(r, "keys", sum.keys); /* as far as they are in order */
         spacereply_int(r, "bytes", sum.bytes);
     }

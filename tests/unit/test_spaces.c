@@ -233,6 +233,27 @@ static bool note_piece(void *ctx, const struct space_piece *p)
     return true;
 }
 
+static void an_unset_bucket_is_told_as_one_range_where_its_interval_is(void **state)
+{
+    const struct hash_desc all = {.id = 1, .generation = 4, .shard = 2, .last = UINT64_MAX};
+    struct space_map *m = spaces_new(&(struct route){.seed = 42}, SPACE_BUCKET, &all, 1, 1);
+    struct range_desc d;
+    assert_true(spaces_unset_bucket(m, SLICE("b"), &d));
+    assert_true(d.id == 1 && d.generation == 4 && d.shard == 2 && !d.moving && !d.start.n && !d.end.n);
+    become(&m, spaces_hash_move(m, 1, 3, &err, &why));
+    become(&m, spaces_hash_move_advance(m, 1, SLICE("b/3"), &err, &why));
+    assert_true(spaces_unset_bucket(m, SLICE("b"), &d));
+    assert_true(d.moving && d.to_shard == 3 && slice_is(d.boundary, "b/3"));
+    become(&m, spaces_hash_move_finish(m, 1, &err, &why));
+    become(&m, spaces_set_mode(m, SLICE("set"), SPACE_BUCKET, &(struct range_desc){.id = 9, .shard = 5}, 1, true, &err, &why));
+    assert_false(spaces_unset_bucket(m, SLICE("set"), &d));
+    assert_true(spaces_unset_bucket(m, SLICE("b"), &d));
+    spaces_unref(m);
+    m = spaces_new(&(struct route){.seed = 42}, SPACE_HASH, &all, 1, 1);
+    assert_false(spaces_unset_bucket(m, SLICE("b"), &d));
+    spaces_unref(m);
+}
+
 static void an_interval_of_the_hash_moves_up_the_line_of_all_keys(void **state)
 {
     const struct hash_desc all = {.id = 1, .generation = 1, .shard = 2, .last = UINT64_MAX};
@@ -652,6 +673,7 @@ int main(void)
         cmocka_unit_test(mistakes_are_told_with_what_was_meant),
         cmocka_unit_test(a_descriptor_has_one_text),
         cmocka_unit_test(intervals_of_the_hash_split_and_merge),
+        cmocka_unit_test(an_unset_bucket_is_told_as_one_range_where_its_interval_is),
         cmocka_unit_test(an_interval_of_the_hash_moves_up_the_line_of_all_keys),
         cmocka_unit_test(what_places_a_key_is_its_own_hash_that_of_its_space_or_a_range),
         cmocka_unit_test(a_move_whose_ends_fall_together_is_done),
