@@ -102,25 +102,22 @@ void rangequery_cursor(const struct rangequery *q, struct slice key, struct buf 
 
 struct laying_out {
     struct exec *x;
-    const struct topology *t;
     struct rangequery_walk *w;
-    bool unordered; /* a shard has not indexed the space yet */
 };
 
 static bool is_empty(const struct rangequery *q) { return q->end.n && slice_cmp(q->start, q->end) >= 0; }
 
-static void add_shards(struct laying_out *l, struct slice start, struct slice end, uint32_t first, uint32_t n)
+static void add_shards(struct rangequery_walk *w, struct slice start, struct slice end, uint32_t first, uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++) l->unordered |= !topology_is_ordered(l->t, first + i, l->w->q->space);
-    l->w->pieces = mem_resize(l->w->pieces, (l->w->n_pieces + 1) * sizeof *l->w->pieces);
-    l->w->pieces[l->w->n_pieces++] = (struct rangequery_piece){start, end, first, n};
+    w->pieces = mem_resize(w->pieces, (w->n_pieces + 1) * sizeof *w->pieces);
+    w->pieces[w->n_pieces++] = (struct rangequery_piece){start, end, first, n};
 }
 
 static bool add_piece(void *ctx, const struct space_piece *p)
 {
-    struct laying_out *l = ctx;
-    if (p->hashed) add_shards(l, p->start, p->end, 0, l->x->route->shards);
-    else add_shards(l, p->start, p->end, route_place(l->x->route, p->shard), 1);
+    const struct laying_out *l = ctx;
+    if (p->hashed) add_shards(l->w, p->start, p->end, 0, l->x->route->shards);
+    else add_shards(l->w, p->start, p->end, route_place(l->x->route, p->shard), 1);
     return true;
 }
 
@@ -129,7 +126,7 @@ bool rangequery_has_order(const struct space_map *m, struct slice space, struct 
     struct space_info info = {0};
     struct buf name = {0};
     if (m) spaces_info(m, space, &info);
-    if (m && info.set && (info.mode != SPACE_HASH || info.moving)) return true;
+    if (m && (info.mode != SPACE_HASH || info.moving)) return true;
     spaces_text_key(&name, space);
     reply_errorf(out, "ERR the key space %.*s has no order: SPACE.SET it BUCKET or RANGE first", (int)name.len, name.p);
     buf_fini(&name);
@@ -139,16 +136,12 @@ bool rangequery_has_order(const struct space_map *m, struct slice space, struct 
 /* only: the one shard that is looked at; EXEC_NO_SHARD: wherever the map has it. */
 static bool lay_out(struct exec *x, const struct topology *t, const struct rangequery *q, uint32_t only, struct rangequery_walk *w)
 {
-    *w = (struct rangequery_walk){.q = q, .db = x->db, .now_ms = x->now_ms, .stores = x->stores};
-    struct laying_out l = {x, t, w, false};
+    *w = (struct rangequery_walk){.q = q, .topology = t, .db = x->db, .now_ms = x->now_ms, .stores = x->stores};
     const struct space_map *m = route_map(x->route);
     if (!rangequery_has_order(m, q->space, &x->out)) return false;
-    if (!is_empty(q) && only == EXEC_NO_SHARD) spaces_overlap(m, q->space, q->start, q->end, add_piece, &l);
-    else if (!is_empty(q)) add_shards(&l, q->start, q->end, only, 1);
-    if (!l.unordered) return true;
-    reply_error(&x->out, "TRYAGAIN the key space is being put in order; SPACE.INFO tells how far it is");
-    rangequery_end(w);
-    return false;
+    if (!is_empty(q) && only == EXEC_NO_SHARD) spaces_overlap(m, q->space, q->start, q->end, add_piece, &(struct laying_out){x, w});
+    else if (!is_empty(q)) add_shards(w, q->start, q->end, only, 1);
+    return true;
 }
 
 /* ---- counting */
@@ -167,38 +160,46 @@ static uint64_t count_past_in_order(const struct keyindex *k, struct slice start
     return n;
 }
 
-static bool is_between(struct slice key, struct slice start, struct slice end) { return slice_cmp(key, start) >= 0 && (!end.n || slice_cmp(key, end) < 0); }
-
-static uint64_t count_past_of_expiring(const struct store *s, uint16_t db, struct slice space, struct slice start, struct slice end, int64_t now_ms)
+/* Those that have expired, or those that have not. */
+static uint64_t count_in_table(const struct table *t, struct slice space, const struct rangequery_piece *p, int64_t now_ms, bool past)
 {
     struct table_iter it;
     uint64_t n = 0;
-    table_iter_init(&it, &s->dbs[db]->expiring);
-    for (const struct entry *e; (e = table_iter_next(&it));) n += is_past(e, now_ms) && is_between(entry_key(e), start, end) && slice_eq(space_of(entry_key(e)), space);
+    table_iter_init(&it, t);
+    for (const struct entry *e; (e = table_iter_next(&it));) n += is_past(e, now_ms) == past && space_has(space, p->start, p->end, entry_key(e));
     return n;
 }
 
 /* Those that have expired and are still there do not count. Nothing knows where they are, so the keys that expire are looked at, or all of the part, whichever are fewer. */
-uint64_t rangequery_count_in(const struct store *s, uint16_t db, struct slice space, struct slice start, struct slice end, int64_t now_ms)
+static uint64_t count_by_index(const struct rangequery_walk *w, const struct rangequery_piece *p, const struct store *s)
 {
-    const struct keyindex *k = store_index(s, db, space);
-    uint64_t n = k ? keyindex_count(k, start, end.n ? &end : NULL) : 0, expiring = store_expiring(s, db);
+    const struct keyindex *k = store_index(s, w->db, w->q->space);
+    uint64_t n = k ? keyindex_count(k, p->start, p->end.n ? &p->end : NULL) : 0, expiring = store_expiring(s, w->db);
     if (n == 0 || expiring == 0) return n;
-    return n - (n < expiring ? count_past_in_order(k, start, end, now_ms) : count_past_of_expiring(s, db, space, start, end, now_ms));
+    return n - (n < expiring ? count_past_in_order(k, p->start, p->end, w->now_ms) : count_in_table(&s->dbs[w->db]->expiring, w->q->space, p, w->now_ms, true));
 }
 
-bool rangequery_count(struct exec *x, const struct topology *t, const struct rangequery *q, uint64_t *keys)
+static uint64_t count_piece(const struct rangequery_walk *w, const struct rangequery_piece *p, uint32_t shard)
+{
+    const struct store *s = w->stores[shard];
+    if (topology_is_ordered(w->topology, shard, w->q->space)) return count_by_index(w, p, s);
+    return s->dbs[w->db] ? count_in_table(&s->dbs[w->db]->keys, w->q->space, p, w->now_ms, false) : 0;
+}
+
+bool rangequery_count_in(struct exec *x, const struct topology *t, const struct rangequery *q, uint32_t shard, uint64_t *keys)
 {
     struct rangequery_walk w;
     *keys = 0;
-    if (!lay_out(x, t, q, EXEC_NO_SHARD, &w)) return false;
+    if (!lay_out(x, t, q, shard, &w)) return false;
     for (uint32_t i = 0; i < w.n_pieces; i++) {
         const struct rangequery_piece *p = &w.pieces[i];
-        for (uint32_t s = 0; s < p->n; s++) *keys += rangequery_count_in(x->stores[p->first + s], x->db, q->space, p->start, p->end, x->now_ms);
+        for (uint32_t s = 0; s < p->n; s++) *keys += count_piece(&w, p, p->first + s);
     }
     rangequery_end(&w);
     return true;
 }
+
+bool rangequery_count(struct exec *x, const struct topology *t, const struct rangequery *q, uint64_t *keys) { return rangequery_count_in(x, t, q, EXEC_NO_SHARD, keys); }
 
 /* ---- walking */
 
@@ -222,23 +223,40 @@ static void settle(const struct rangequery_walk *w, struct rangequery_source *s,
 static struct entry *first_of(const struct rangequery_walk *w, struct rangequery_source *s)
 {
     const struct rangequery_piece *p = piece_of(w);
+    if (!s->index) return keysort_next(&s->sorted);
     if (!w->q->reverse) return keyindex_seek(s->index, p->start, &s->at);
     return p->end.n ? keyindex_before(s->index, p->end, &s->at) : keyindex_last(s->index, &s->at);
+}
+
+static struct entry *next_of(const struct rangequery_walk *w, struct rangequery_source *s)
+{
+    if (!s->index) return keysort_next(&s->sorted);
+    return w->q->reverse ? keyindex_prev(&s->at) : keyindex_next(&s->at);
+}
+
+static void open_source(struct rangequery_walk *w, uint32_t shard)
+{
+    const struct rangequery *q = w->q;
+    const struct rangequery_piece *p = piece_of(w);
+    struct rangequery_source *s = &w->sources[w->n_sources++];
+    *s = (struct rangequery_source){.store = w->stores[shard]};
+    if (topology_is_ordered(w->topology, shard, q->space)) s->index = store_index(s->store, w->db, q->space);
+    else keysort_init(&s->sorted, s->store, w->db, q->space, p->start, p->end, q->reverse);
+    settle(w, s, first_of(w, s));
+}
+
+static void close_sources(struct rangequery_walk *w)
+{
+    for (uint32_t i = 0; i < w->n_sources; i++) keysort_fini(&w->sources[i].sorted);
+    w->n_sources = 0;
 }
 
 static void open_piece(struct rangequery_walk *w)
 {
     const struct rangequery_piece *p = piece_of(w);
-    w->n_sources = 0;
+    close_sources(w);
     w->given = NULL;
-    for (uint32_t i = 0; i < p->n; i++) {
-        struct store *store = w->stores[p->first + i];
-        const struct keyindex *index = store_index(store, w->db, w->q->space);
-        if (!index) continue;
-        struct rangequery_source *s = &w->sources[w->n_sources++];
-        *s = (struct rangequery_source){.store = store, .index = index};
-        settle(w, s, first_of(w, s));
-    }
+    for (uint32_t i = 0; i < p->n; i++) open_source(w, p->first + i);
 }
 
 bool rangequery_begin_in(struct exec *x, const struct topology *t, const struct rangequery *q, uint32_t shard, struct rangequery_walk *w)
@@ -265,6 +283,16 @@ static struct rangequery_source *nearest(struct rangequery_walk *w)
 
 static bool has_expired(const struct rangequery_walk *w, const struct entry *e) { return is_past(e, w->now_ms); }
 
+/* The next one behind a key of the index that has gone. */
+static struct entry *behind(const struct rangequery_walk *w, struct rangequery_source *s, struct slice key)
+{
+    s->index = store_index(s->store, w->db, w->q->space); /* it goes with its last key */
+    if (!s->index) return NULL;
+    if (w->q->reverse) return keyindex_before(s->index, key, &s->at);
+    struct entry *e = keyindex_seek(s->index, key, &s->at);
+    return e && slice_eq(entry_key(e), key) ? keyindex_next(&s->at) : e; /* a replica that follows has it still */
+}
+
 /* An entry whose time is over goes when it is met, as it does wherever a key is looked for: so the answer waits for its end, and nobody whose clock is behind shows it again. False: it is kept, and shown. Else the walk is behind it. */
 static bool bury(struct rangequery_walk *w, struct rangequery_source *s)
 {
@@ -273,23 +301,15 @@ static bool bury(struct rangequery_walk *w, struct rangequery_source *s)
     struct place at;
     key.p = copy;
     store_peek(s->store, w->db, keyhash(key, s->store->seed), key, &at);
-    if (at.e) {
-        mem_free(copy);
-        return false;
-    }
-    s->index = store_index(s->store, w->db, w->q->space); /* it goes with its last key */
-    struct entry *e = s->index ? keyindex_seek(s->index, key, &s->at) : NULL;
-    if (w->q->reverse) e = s->index ? keyindex_before(s->index, key, &s->at) : NULL;
-    else if (e && slice_eq(entry_key(e), key)) e = keyindex_next(&s->at);
-    settle(w, s, e);
+    if (!at.e) settle(w, s, s->index ? behind(w, s, key) : keysort_next(&s->sorted));
     mem_free(copy);
-    return true;
+    return !at.e;
 }
 
 struct entry *rangequery_next(struct rangequery_walk *w, struct store **store)
 {
     while (w->piece < w->n_pieces) {
-        if (w->given) settle(w, w->given, w->q->reverse ? keyindex_prev(&w->given->at) : keyindex_next(&w->given->at));
+        if (w->given) settle(w, w->given, next_of(w, w->given));
         w->given = nearest(w);
         if (!w->given) {
             if (++w->piece < w->n_pieces) open_piece(w);
@@ -306,10 +326,14 @@ struct entry *rangequery_next(struct rangequery_walk *w, struct store **store)
     return NULL;
 }
 
-void rangequery_refresh(struct rangequery_walk *w, struct slice key) { w->given->e = keyindex_seek(w->given->index, key, &w->given->at); }
+void rangequery_refresh(struct rangequery_walk *w, struct slice key)
+{
+    if (w->given->index) w->given->e = keyindex_seek(w->given->index, key, &w->given->at);
+}
 
 void rangequery_end(struct rangequery_walk *w)
 {
+    close_sources(w);
     mem_free(w->pieces);
     mem_free(w->sources);
     w->pieces = NULL;

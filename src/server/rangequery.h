@@ -5,6 +5,7 @@
 
 #include "command/exec.h"
 #include "store/keyindex.h"
+#include "store/keysort.h"
 
 struct topology;
 
@@ -21,12 +22,15 @@ bool rangequery_parse(const struct slice *argv, uint32_t argc, unsigned parts, s
 /* For the rows of such commands. */
 bool rangequery_extent(const struct slice *argv, uint32_t argc, unsigned parts, struct slice *space, struct slice *start, struct slice *end);
 
-/* ---- walking, with the tokens of all shards that the query touches */
+/* ---- walking, with the tokens of all shards that the query touches
+ *
+ * Where a shard has no index of the space, or one that is not complete yet, its keys are sorted for the one walk: in a cluster a space that nobody has set is a bucket all the same, and one that was just set is not indexed everywhere yet. */
 
 struct rangequery_source {
     struct store *store;
-    const struct keyindex *index;
+    const struct keyindex *index; /* NULL: the keys were sorted */
     struct keyindex_at at;
+    struct keysort sorted;
     struct entry *e; /* the next one, inside the piece; NULL: none */
 };
 
@@ -37,6 +41,7 @@ struct rangequery_piece {
 
 struct rangequery_walk {
     const struct rangequery *q;
+    const struct topology *topology;
     uint16_t db;
     int64_t now_ms;
     struct rangequery_piece *pieces;
@@ -49,11 +54,11 @@ struct rangequery_walk {
     void *skips_ctx;
 };
 
-/* Answers the error and gives false if the space has no order, or not yet. */
+/* Answers the error and gives false if the space has no order. */
 bool rangequery_begin(struct exec *x, const struct topology *t, const struct rangequery *q, struct rangequery_walk *w);
 /* The same in one shard alone, whatever the map says. */
 bool rangequery_begin_in(struct exec *x, const struct topology *t, const struct rangequery *q, uint32_t shard, struct rangequery_walk *w);
-/* Whether the map has the space in order, or is bringing it there; if not, that is answered. */
+/* Whether the map has the space in order, be it by default, or is bringing it there; if not, that is answered. */
 bool rangequery_has_order(const struct space_map *m, struct slice space, struct reply *out);
 /* The next entry that has not expired, and its store; NULL at the end. Valid until the next call, if nothing changes meanwhile. */
 struct entry *rangequery_next(struct rangequery_walk *w, struct store **store);
@@ -61,10 +66,9 @@ struct entry *rangequery_next(struct rangequery_walk *w, struct store **store);
 void rangequery_refresh(struct rangequery_walk *w, struct slice key);
 void rangequery_end(struct rangequery_walk *w);
 
-/* How many keys the query means; without a walk where none expire. */
+/* How many keys the query means; without a walk where they are indexed and none expire. As rangequery_begin, and rangequery_begin_in. */
 bool rangequery_count(struct exec *x, const struct topology *t, const struct rangequery *q, uint64_t *keys);
-/* The same of one store, whose keys of the space are in order. end empty: to the space's end. */
-uint64_t rangequery_count_in(const struct store *s, uint16_t db, struct slice space, struct slice start, struct slice end, int64_t now_ms);
+bool rangequery_count_in(struct exec *x, const struct topology *t, const struct rangequery *q, uint32_t shard, uint64_t *keys);
 
 /* The cursor behind which the next page begins: at key (forward), below it (reverse). */
 void rangequery_cursor(const struct rangequery *q, struct slice key, struct buf *out);

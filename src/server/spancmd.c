@@ -157,14 +157,13 @@ static void span_get(struct exec *x)
 
 static bool count_all(struct span_call *c, uint64_t *n)
 {
-    const struct intentspan *s = &c->span;
     const struct rangequery q = query_of(c);
     struct rangequery_walk w;
     struct store *store;
     *n = 0;
+    if (!c->mixed) return rangequery_count_in(c->x, c->e->topology, &q, c->x->shard, n);
     if (!begin_walk(c, &q, &w)) return false;
-    if (!c->mixed) *n = rangequery_count_in(c->x->stores[c->x->shard], c->x->db, s->space, s->start, s->end, c->x->now_ms);
-    while (c->mixed && rangequery_next(&w, &store)) ++*n;
+    while (rangequery_next(&w, &store)) ++*n;
     rangequery_end(&w);
     return true;
 }

@@ -104,7 +104,105 @@ static void fill(void)
     says(B, "set|r/x|3", "+OK\r\n");
 }
 
-/* ---- */
+/* ---- a bucket that nobody has set */
+
+/* Its name: the hash says that it is in A. */
+static const char *bucket_of_a(void)
+{
+    static char name[16];
+    for (int i = 0; ; i++) {
+        snprintf(name, sizeof name, "u%02d", i);
+        if (keyhash(slice_str(name), r.rig->engine->route.seed) <= UINT64_MAX / 2) return name;
+    }
+}
+
+/* In texts `@` stands for the bucket's name. */
+static const char *named(const char *text, char out[256])
+{
+    size_t n = 0;
+    for (; *text; text++) n += (size_t)snprintf(out + n, 256 - n, "%.*s", *text == '@' ? 3 : 1, *text == '@' ? bucket_of_a() : text);
+    return out;
+}
+
+static void says_of_bucket(const char *text, const char *expected)
+{
+    char question[256], answer[256];
+    says(A, named(text, question), named(expected, answer));
+}
+
+static bool ask_of_bucket(const char *text)
+{
+    char question[256];
+    return ask_text(A, named(text, question));
+}
+
+static void fill_bucket(void)
+{
+    for (const char *c = "dbacfe"; *c; c++) {
+        char text[16] = "set|@/x|v";
+        text[6] = *c;
+        says_of_bucket(text, "+OK\r\n");
+    }
+    says_of_bucket("set|@/a/1|v", "+OK\r\n"); /* is of another space */
+    says_of_bucket("set|@0|v", "+OK\r\n");    /* and so is this */
+}
+
+static void a_bucket_that_nobody_has_set_is_read_in_order(void **state)
+{
+    says_of_bucket("bucket.get|@", "*2\r\n$1\r\n0\r\n*0\r\n");
+    fill_bucket();
+    assert_null(store_index(seatrig_store(&r, A), 0, slice_str(bucket_of_a())));
+    says_of_bucket("bucket.get|@|keysonly", "*2\r\n$1\r\n0\r\n*6\r\n$5\r\n@/a\r\n$5\r\n@/b\r\n$5\r\n@/c\r\n$5\r\n@/d\r\n$5\r\n@/e\r\n$5\r\n@/f\r\n");
+    says_of_bucket("bucket.get|@|limit|2", "*2\r\n$6\r\n>@/c\r\n*4\r\n$5\r\n@/a\r\n$1\r\nv\r\n$5\r\n@/b\r\n$1\r\nv\r\n");
+    says_of_bucket("bucket.get|@|limit|9|keysonly|cursor|>@/e", "*2\r\n$1\r\n0\r\n*2\r\n$5\r\n@/e\r\n$5\r\n@/f\r\n");
+    says_of_bucket("range.get|@|@/b|@/e|reverse|keysonly|limit|2", "*2\r\n$6\r\n<@/c\r\n*2\r\n$5\r\n@/d\r\n$5\r\n@/c\r\n");
+    says_of_bucket("range.count|@|@/b", ":5\r\n");
+    says_of_bucket("range.del|@|@/b|@/e", ":3\r\n");
+    says_of_bucket("range.count|@", ":3\r\n");
+    says_of_bucket("get|@/a/1", "$1\r\nv\r\n");
+    assert_null(store_index(seatrig_store(&r, A), 0, slice_str(bucket_of_a())));
+}
+
+static void what_has_expired_in_it_is_not_shown_and_goes(void **state)
+{
+    fill_bucket();
+    for (const char *c = "afc"; *c; c++) {
+        char text[32] = "pexpire|@/x|100";
+        text[10] = *c;
+        says_of_bucket(text, ":1\r\n");
+    }
+    uint64_t keys = store_keys(seatrig_store(&r, A), 0);
+    r.w->now_ms += 1000;
+    says_of_bucket("range.count|@", ":3\r\n");
+    assert_int_equal(store_keys(seatrig_store(&r, A), 0), keys);
+    says_of_bucket("bucket.get|@|keysonly|reverse", "*2\r\n$1\r\n0\r\n*3\r\n$5\r\n@/e\r\n$5\r\n@/d\r\n$5\r\n@/b\r\n");
+    assert_int_equal(store_keys(seatrig_store(&r, A), 0), keys - 3);
+}
+
+static void transactions_and_ranges_of_it_wait_for_each_other(void **state)
+{
+    fill_bucket();
+    assert_true(ask_of_bucket("txn.fetch|t1|1|0|w|@/c"));
+    says_of_bucket("range.count|@", ":6\r\n"); /* what is reserved is not written yet */
+    assert_false(ask_of_bucket("range.del|@"));
+    says_of_bucket("range.del|@|@/d", ":3\r\n");
+    says_of_bucket("span.keys|t2|@|||", "-TXNBUSY a key of the span is taken by another transaction\r\n");
+}
+
+static void nothing_appears_in_a_part_of_it_that_is_reserved(void **state)
+{
+    char question[256], answer[256];
+    fill_bucket();
+    tells(A, named("span.get|t1|@|@/e|||10|k", question), named("*2\r\n$5\r\n@/e\r\n$5\r\n@/f\r\n", answer));
+    tells(A, named("span.count|t1|@||@/c|", question), ":2\r\n");
+    assert_false(ask_of_bucket("set|@/e1|9"));
+    assert_false(ask_of_bucket("range.del|@|-|@/b"));
+    assert_true(ask_of_bucket("set|@/c1|9"));
+    says_with_token(A, "txn.done|t1", "", "+OK\r\n");
+    assert_true(ask_of_bucket("set|@/e1|9"));
+}
+
+/* ---- spans */
 
 static void keys_that_have_expired_are_not_counted_though_they_are_still_there(void **state)
 {
@@ -303,6 +401,10 @@ static void words_that_make_no_sense_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_bucket_that_nobody_has_set_is_read_in_order, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_has_expired_in_it_is_not_shown_and_goes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(transactions_and_ranges_of_it_wait_for_each_other, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(nothing_appears_in_a_part_of_it_that_is_reserved, set_up, tear_down),
         cmocka_unit_test_setup_teardown(keys_that_have_expired_are_not_counted_though_they_are_still_there, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_page_is_told_and_its_span_reserved, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_page_goes_from_the_end_on_and_up_to_its_limit, set_up, tear_down),
