@@ -66,14 +66,15 @@ struct nodesim_result {
     uint64_t reigns, refills, installs, recoveries, snapshots, held; /* held: commands in whose middle the world went on */
     uint64_t moves, joins, leaves, transfers, drops;
     uint64_t pages, deleted; /* of ranges: pages behind the first, and keys that were deleted */
-    uint64_t ranges, modes, splits, merges, range_moves, group_splits; /* ranges: commands on them; group_splits: an interval of the hash went to a new group */
+    uint64_t ranges, unset_ranges, modes, splits, merges, range_moves, group_splits; /* ranges: commands on them; unset_ranges: before their space was set; group_splits: an interval of the hash went to a new group */
     uint64_t slices, carried, large; /* by movers: keys, and those of them that went in pieces */
     uint64_t locks, denied, pipelines, stale_reads; /* denied: others had a lock */
     uint64_t struck[NODESIM_ATS];
     uint64_t strikes, handed_over, blinded; /* faults in the middle of a topology change; nodes that were cut off from the map alone; handed_over: group 1, while keys were carried */
     uint64_t forwarded, sent_again, repeated; /* writes that a node sent on: that were done, those of them that were sent more than once, and answers from a record */
     uint64_t counted, listed, scanned, waited; /* all keys, by DBSIZE, KEYS, and SCAN to its end; and how often one of them waited for a map that its node had not heard of */
-    uint64_t wide_ranges, wide_deletions, wide_locks; /* commands on ranges in several groups: reads, deletions, those of locks */
+    uint64_t wide_ranges, wide_deletions, wide_locks; /* commands on ranges in several groups: reads, deletions, those of locks; */
+    uint64_t wide_unset; /* of these, those of a bucket that nobody had set, while its group was split */
     uint64_t wide_writes, wide_reads, wide_refused, wide_uncertain, recovered; /* transactions over two groups; recovered: without their coordinators */
 };
 

@@ -37,7 +37,7 @@ enum {
     NODESIM_WORD_BYTES = 40,
 };
 
-#define NODESIM_SPACE "line" /* the key space that has an order */
+#define NODESIM_SPACE "line" /* the key space whose order is used; nobody has set it at first */
 
 /* What happens to a node, and (from CLIENT on) to nobody's. */
 enum nodesim_task {
@@ -397,7 +397,9 @@ void nodesim_mover_check(struct nodesim *s, struct nodesim_node *leader, uint32_
 /* ---- nodesim_topology.c */
 void nodesim_topology_new(struct nodesim *s);
 void nodesim_topology_free(struct nodesim *s);
+void nodesim_topology_start(struct nodesim *s);
 void nodesim_topology_admin(struct nodesim *s);
+bool nodesim_topology_is_set(const struct nodesim *s); /* the line is, by the latest map; else it is a bucket by default */
 void nodesim_topology_no_group(struct nodesim *s); /* that was asked for will come */
 void nodesim_topology_strike(struct nodesim *s, uint64_t arg);
 void nodesim_topology_step(struct nodesim_node *n, enum metaops_step to); /* the driver is about to say it */

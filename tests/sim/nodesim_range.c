@@ -115,5 +115,6 @@ void nodesim_range_return(struct nodesim *s, struct nodesim_client *c, struct sl
     else if (take_pairs(c, reply, answers)) wgl_return(s->history, c->op, (int64_t)world_now(s->w), answers);
     else world_fail(s->w, "a range is answered %.*s", (int)reply.n, reply.n ? reply.p : "");
     s->result->ranges++;
+    s->result->unset_ranges += !nodesim_topology_is_set(s);
     s->result->pages += c->page > 0;
 }

@@ -348,7 +348,7 @@ static void tell_story(struct nodesim *s)
     nodesim_lock_start(s);
     nodesim_pipe_start(s);
     nodesim_list_start(s);
-    world_after(w, 0, 1000 * WORLD_MS, NODESIM_TOPOLOGY, 0);
+    nodesim_topology_start(s);
     if (rng_below(rng, 5) == 0) world_set_faults(w, &faults); /* it may happen while the cluster is founded */
     world_run(w, CALM_MS * WORLD_MS);
     if (rng_below(rng, 2)) ask_join(s);

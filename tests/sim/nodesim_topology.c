@@ -8,14 +8,16 @@
 #include "cluster/wire.h"
 #include "nodesim_own.h"
 
-enum { STRIKE_BITS = 8, BLIND_MS = 3000, BLIND_LEAST_MS = 300 };
+enum { STRIKE_BITS = 8, BLIND_MS = 3000, BLIND_LEAST_MS = 300, UNSET_TURNS = 6 };
 
 struct nodesim_topology {
     /* As of the latest map that any node had. */
     uint64_t version;
     enum space_mode mode;
     bool set;
-    uint32_t n_ranges, n_moving; /* moving: ranges, and the space itself */
+    uint32_t unset_turns; /* of the administrator, in which the line stays the bucket that it is by default, */
+    struct hash_desc home; /* of that bucket; its boundary is not kept */
+    uint32_t n_ranges, n_moving; /* moving: ranges, and the space itself; also the bucket that it is before it is set */
     char starts[NODESIM_LINE_KEYS][NODESIM_KEY_BYTES]; /* of its ranges but the first */
     uint32_t n_hash, n_hash_moving; /* intervals of the hash */
     uint32_t group_splits; /* that were asked for: each makes a group, if it is heard */
@@ -119,10 +121,10 @@ void nodesim_topology_order(struct nodesim_node *n, uint32_t driver, struct slic
 
 /* ---- what there is */
 
-static uint32_t count_moving(const struct space_map *m, const struct space_info *info)
+static uint32_t count_moving(const struct nodesim_topology *t, const struct space_map *m, const struct space_info *info)
 {
     const struct space *line = spaces_find(m, SLICE(NODESIM_SPACE));
-    uint32_t n = info->moving;
+    uint32_t n = info->set ? info->moving : t->home.moving;
     for (uint32_t i = 0; line && i < info->n_ranges; i++) n += spaces_range(line, false, i)->moving;
     return n;
 }
@@ -146,6 +148,14 @@ static void note_hash(struct nodesim *s, const struct space_map *m)
     t->n_hash_moving = moving;
 }
 
+static void note_home(struct nodesim_topology *t, const struct space_map *m)
+{
+    struct range_desc bucket;
+    if (!spaces_unset_bucket(m, SLICE(NODESIM_SPACE), &bucket)) return;
+    t->home = *spaces_hash_by_id(m, bucket.id);
+    t->home.boundary = SLICE("");
+}
+
 void nodesim_topology_map(struct nodesim_node *n, const struct space_map *m)
 {
     struct nodesim *s = n->sim;
@@ -155,8 +165,9 @@ void nodesim_topology_map(struct nodesim_node *n, const struct space_map *m)
     if (m->version <= t->version) return;
     t->version = m->version;
     note_hash(s, m);
+    note_home(t, m);
     spaces_info(m, SLICE(NODESIM_SPACE), &info);
-    uint32_t moving = count_moving(m, &info);
+    uint32_t moving = count_moving(t, m, &info);
     bool changed = info.set && (!t->set || info.mode != t->mode || info.n_ranges != t->n_ranges || moving != t->n_moving);
     s->result->range_moves += moving < t->n_moving;
     t->n_moving = moving;
@@ -203,15 +214,31 @@ static void ask_move(struct nodesim *s)
     nodesim_story_ask(s, METAHOST_MOVE_RANGE, 0, argv, 3);
 }
 
+static void ask_to_split(struct nodesim *s, const struct slice *argv, uint32_t n)
+{
+    if (s->topology->group_splits == NODESIM_NEW) return;
+    s->topology->group_splits++;
+    nodesim_story_ask(s, METAHOST_SPLIT_GROUP, 0, argv, n);
+}
+
 /* Intervals of the hash go to groups of their own, with all keys that go by them. */
 static void ask_group(struct nodesim *s)
 {
     char group[8];
     snprintf(group, sizeof group, "%u", META_FIRST_DATA_GROUP + (unsigned)rng_below(world_rng(s->w), NODESIM_DATA));
     const struct slice argv[] = {slice_str(group)};
-    if (s->topology->group_splits == NODESIM_NEW) return;
-    s->topology->group_splits++;
-    nodesim_story_ask(s, METAHOST_SPLIT_GROUP, 0, argv, 1);
+    ask_to_split(s, argv, 1);
+}
+
+/* Nearly all of its interval goes, and so does the bucket. */
+static void ask_group_of_line(struct nodesim *s)
+{
+    const struct hash_desc *home = &s->topology->home;
+    char group[8], hash[20];
+    snprintf(group, sizeof group, "%u", home->shard);
+    snprintf(hash, sizeof hash, "%llx", (unsigned long long)home->first + 1);
+    const struct slice argv[] = {slice_str(group), slice_str(hash)};
+    ask_to_split(s, argv, 2);
 }
 
 void nodesim_topology_no_group(struct nodesim *s) { s->topology->group_splits--; }
@@ -222,6 +249,27 @@ static void ask_mode(struct nodesim *s)
     ask(s, METAHOST_SPACE, modes[rng_below(world_rng(s->w), sizeof modes / sizeof modes[0])]);
 }
 
+bool nodesim_topology_is_set(const struct nodesim *s) { return s->topology->set; }
+
+/* In some runs the line is not set for a while, and goes to a group that is split off its own. */
+static void begin_line(struct nodesim *s)
+{
+    struct nodesim_topology *t = s->topology;
+    if (t->unset_turns == 0) {
+        ask(s, METAHOST_SPACE, "range");
+        return;
+    }
+    t->unset_turns--;
+    if (rng_below(world_rng(s->w), 3) == 0) ask_group_of_line(s);
+}
+
+void nodesim_topology_start(struct nodesim *s)
+{
+    struct rng *rng = world_rng(s->w);
+    s->topology->unset_turns = rng_below(rng, 4) ? 0 : 1 + (uint32_t)rng_below(rng, UNSET_TURNS);
+    world_after(s->w, 0, 1000 * WORLD_MS, NODESIM_TOPOLOGY, 0);
+}
+
 void nodesim_topology_admin(struct nodesim *s)
 {
     const struct nodesim_topology *t = s->topology;
@@ -229,7 +277,7 @@ void nodesim_topology_admin(struct nodesim *s)
     if (!s->changes) return;
     world_after(s->w, 0, rng_below(rng, 600 * WORLD_MS), NODESIM_TOPOLOGY, 0);
     if (s->admin && rng_below(rng, 12) == 0) blind(s, leader_of(s, META_FIRST_DATA_GROUP + (uint32_t)rng_below(rng, NODESIM_DATA)));
-    if (!t->set) ask(s, METAHOST_SPACE, "range");
+    if (!t->set) begin_line(s);
     else if (rng_below(rng, t->mode == SPACE_RANGE ? 12 : 3) == 0) ask_mode(s);
     else if (rng_below(rng, 12) == 0) ask_group(s);
     else if (rng_below(rng, 2)) ask_move(s);

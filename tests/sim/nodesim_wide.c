@@ -62,8 +62,10 @@ static void send(void *ctx, struct txn *t, const struct txn_request *requests, u
     nodesim_leg_send(((struct nodesim_wide *)ctx)->node, &call, requests, n, timeout_ms);
 }
 
-static void count(struct nodesim_result *r, const struct command *cmd)
+static void count(const struct nodesim *s, const struct command *cmd)
 {
+    struct nodesim_result *r = s->result;
+    r->wide_unset += !nodesim_topology_is_set(s);
     if (cmd->flags & CMD_OF_LOCKS) r->wide_locks++;
     else if (cmd->flags & CMD_WRITE) r->wide_deletions++;
     else r->wide_ranges++;
@@ -77,7 +79,7 @@ static void settled(void *ctx, enum txn_outcome o, struct buf *answer)
     world_trace(s->w, w->node->id, "range-%llu (%s of client %u) ends with %d, attempt %u", (unsigned long long)w->id, w->cmd->name, w->client, (int)o, txn_attempts(txn_of(w)));
     if (o == TXN_STOPPED) world_fail(s->w, "what groups told of a range makes no sense");
     else nodesim_client_tell(s, w->client, w->attempt, statuses[o], buf_slice(answer));
-    if (o == TXN_DONE) count(s->result, w->cmd);
+    if (o == TXN_DONE) count(s, w->cmd);
     buf_fini(answer);
 }
 

@@ -108,6 +108,7 @@ static void run_nodes(uint64_t seed, int mutant, bool trace, struct outcome *o)
     must(o, "joins", r.joins);
     must(o, "leaves", r.leaves);
     must(o, "on ranges", r.ranges);
+    must(o, "of a space that is not set", r.unset_ranges);
     must(o, "pages", r.pages);
     must(o, "keys deleted", r.deleted);
     must(o, "locks", r.locks);
@@ -139,6 +140,7 @@ static void run_nodes(uint64_t seed, int mutant, bool trace, struct outcome *o)
     must(o, "ranges over groups", r.wide_ranges);
     must(o, "deletions over groups", r.wide_deletions);
     must(o, "on locks over groups", r.wide_locks);
+    must(o, "of a bucket in two", r.wide_unset);
     add(o, "refused", r.wide_refused);
     add(o, "uncertain", r.wide_uncertain);
     must(o, "recovered", r.recovered);
