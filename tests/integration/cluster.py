@@ -2,37 +2,19 @@
 
 The fixture `cluster` has three nodes that answer; `make_cluster(...)` starts one as a test wants it. Tests import both from here."""
 import os
-import random
 import re
 import signal
-import socket
 import subprocess
 import time
 
 import pytest
 
 from clusterload import Link, Lost, Refused
-from conftest import PATIENCE, SHERD, Process, clean_env
+from conftest import PATIENCE, SHERD, Process, clean_env, free_port
 from wire import Wire
 
-FIRST_PORT, LAST_PORT = 12000, 32000
 # Keys that are in every group: of 256 keys at random none in one of 16 groups is a chance of one in a million, and the hash's seed is another one in each cluster.
 SPREAD = [f"spread{i}" for i in range(256)]
-
-
-def steady_port(taken=set()):
-    """A port that stays free while its node is away. Those that the kernel gives to outgoing connections do not: a client could get it for its own end."""
-    while True:
-        port = random.randrange(FIRST_PORT, LAST_PORT)
-        if port in taken:
-            continue
-        with socket.socket() as s:
-            try:
-                s.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        taken.add(port)
-        return port
 
 
 class At:
@@ -58,7 +40,7 @@ class Node:
 
     def __init__(self, number, folder, data=None):
         self.number = number
-        self.port, self.cluster_port = steady_port(), steady_port()
+        self.port, self.cluster_port = free_port(), free_port()
         self.data = data or os.path.join(folder, f"node{number}")
         self.log_path = os.path.join(folder, f"node{number}.log")
         self.life = None

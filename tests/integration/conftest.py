@@ -6,6 +6,7 @@ Fixtures: `server` is a running Sherd, parametrised where needed by
 SHERD_BIN chooses the binary (a sanitizer build, for instance); TEST_PATIENCE=6 waits six times as long for it. A server's log is shown when its test fails.
 """
 import os
+import random
 import shutil
 import signal
 import socket
@@ -23,6 +24,7 @@ PATIENCE = int(os.environ.get("TEST_PATIENCE", 1))
 START_SECONDS = 60 * PATIENCE
 ANSWER_SECONDS = 20 * PATIENCE
 STOP_SECONDS = 20 * PATIENCE
+FIRST_PORT, LAST_PORT = 12000, 32000
 
 
 def clean_env():
@@ -30,10 +32,19 @@ def clean_env():
     return {k: v for k, v in os.environ.items() if not k.startswith("SHERD_")}
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+def free_port(taken=set()):
+    """A port that stays free until its server is there, and while it is away. Those that the kernel gives to outgoing connections do not: a client could get it for its own end."""
+    while True:
+        port = random.randrange(FIRST_PORT, LAST_PORT)
+        if port in taken:
+            continue
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        taken.add(port)
+        return port
 
 
 class Raw:

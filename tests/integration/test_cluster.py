@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from cluster import SPREAD, cluster, make_cluster, steady_port, wait_for  # noqa: F401, two of them fixtures
+from cluster import SPREAD, cluster, make_cluster, wait_for  # noqa: F401, two of them fixtures
 from clusterload import Link, Load, Refused, read_all
-from conftest import PATIENCE
+from conftest import PATIENCE, free_port
 
 LED_AGAIN_SECONDS = 10  # far more than it takes: nothing is measured here
 
@@ -275,7 +275,7 @@ def test_a_fourth_node_joins_and_the_first_leaves(cluster):
 
 
 def test_a_node_that_tells_a_wrong_address_gets_nothing_until_it_tells_the_right_one(cluster):
-    cluster.join(4, args=["--advertise", f"127.0.0.1:{steady_port()}"])
+    cluster.join(4, args=["--advertise", f"127.0.0.1:{free_port()}"])
     wait_for(lambda: (cluster.member(4, through=1) or {"state": ""})["state"] == "up, unreachable", 20, lambda: f"node 4 is not seen as it is: {cluster.status(1)}")
     time.sleep(2.5)  # two looks at the placement
     status = cluster.status(1)
