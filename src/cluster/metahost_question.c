@@ -49,13 +49,17 @@ __attribute__((format(printf, 3, 4))) static void answer(const struct question *
     buf_fini(&text);
 }
 
-static int error_of(enum meta_code code)
+static bool is_of_spaces(const struct question *q) { return q->kind == METAHOST_SPACE || q->kind == METAHOST_SPLIT || q->kind == METAHOST_MERGE || q->kind == METAHOST_MOVE_RANGE; }
+
+/* What a question says itself is so or is not, and asked again it is answered alike. Only what this node planned for it may be right the next time. */
+static int error_of(const struct question *q, enum meta_code code)
 {
     static const int errors[META_CODES] = {
         [META_STALE] = -ESTALE, [META_UNKNOWN] = -ENOENT, [META_DUPLICATE] = -EEXIST, [META_BUSY] = -EBUSY, [META_EARLY] = -EAGAIN, [META_INVALID] = -EINVAL,
         [META_LIMIT] = -ENOSPC, [META_OLD] = -ETIMEDOUT, [META_MALFORMED] = -EINVAL, [META_FOREIGN] = -EINVAL,
     };
-    return errors[code];
+    bool planned = is_of_spaces(q) || q->kind == METAHOST_SPLIT_GROUP;
+    return code == META_STALE && !planned ? -EINVAL : errors[code];
 }
 
 static void tell_newcomer(struct buf *out, const struct metanodes *nodes, const struct metagroups *groups, uint64_t node)
@@ -86,8 +90,6 @@ static void answer_done(struct metahost *h, const struct question *q, uint64_t i
     buf_fini(&text);
 }
 
-static bool is_of_spaces(const struct question *q) { return q->kind == METAHOST_SPACE || q->kind == METAHOST_SPLIT || q->kind == METAHOST_MERGE || q->kind == METAHOST_MOVE_RANGE; }
-
 static void question_done(struct metahost *h, void *ctx, const struct meta_result *r)
 {
     struct question *q = ctx;
@@ -97,7 +99,7 @@ static void question_done(struct metahost *h, void *ctx, const struct meta_resul
     else if (r->code == META_DONE || (r->code == META_SAME && q->kind != METAHOST_MOVE && q->kind != METAHOST_SPLIT_GROUP))
         answer_done(h, q, r->id);
     else
-        answer(q, error_of(r->code), "%s", r->why);
+        answer(q, error_of(q, r->code), "%s", r->why);
     mem_free(q);
 }
 
@@ -174,7 +176,7 @@ static void ask_node(struct metahost *h, const struct question *q, uint64_t id, 
         e.state.from = METACODE_UP;
         e.state.dead = true;
     }
-    if (q->kind == METAHOST_REMOVE && metahost_alive(h, id))
+    if (q->kind == METAHOST_REMOVE && !metanodes_gone(h->nodes, id) && metahost_alive(h, id))
         answer(q, -EBUSY, "node %" PRIu64 " is heard of: it can leave", id);
     else
         ask_state(h, q, &e, timeout_ms);
@@ -213,6 +215,14 @@ static void ask_split(struct metahost *h, const struct question *q, uint64_t gro
     buf_fini(&why);
 }
 
+static void refuse_setting(const struct question *q)
+{
+    struct buf names = {0};
+    for (unsigned i = 0; i < METACODE_SETTINGS; i++) buf_printf(&names, "%s%s", i ? ", " : "", metanodes_settings[i].name);
+    answer(q, -EINVAL, "there is no setting of that name, but %.*s", (int)names.len, names.p);
+    buf_fini(&names);
+}
+
 static void ask_setting(struct metahost *h, const struct question *q, const struct slice *argv, uint32_t timeout_ms)
 {
     struct metacode_entry e = {.kind = METACODE_SETTING};
@@ -220,7 +230,7 @@ static void ask_setting(struct metahost *h, const struct question *q, const stru
     while (i < METACODE_SETTINGS && !slice_is(argv[0], metanodes_settings[i].name)) i++;
     e.setting.setting = i;
     if (i == METACODE_SETTINGS)
-        answer(q, -EINVAL, "there is no setting of that name");
+        refuse_setting(q);
     else if (!num_parse_u64(argv[1], &e.setting.value))
         answer(q, -EINVAL, "%s is a number", metanodes_settings[i].name);
     else
@@ -289,9 +299,22 @@ void metahost_ask(struct metahost *h, enum metahost_question kind, const struct 
     static const struct {
         uint32_t argc, numbers; /* of which so many are numbers, the first */
         uint32_t optional;      /* so many need not be there, the last */
+        const char *words;
     } forms[METAHOST_QUESTIONS] = {
-        [METAHOST_JOIN] = {5, 0, 0}, [METAHOST_LEAVE] = {1, 1, 0}, [METAHOST_RETURN] = {1, 1, 0}, [METAHOST_REMOVE] = {1, 1, 0}, [METAHOST_MOVE] = {3, 3, 0}, [METAHOST_LEAD] = {2, 2, 0}, [METAHOST_SET] = {2, 0, 0},
-        [METAHOST_SPACE] = {2, 0, 0}, [METAHOST_SPLIT] = {2, 0, 0}, [METAHOST_MERGE] = {2, 0, 0}, [METAHOST_MOVE_RANGE] = {3, 0, 0}, [METAHOST_SPLIT_GROUP] = {2, 1, 1},
+        [METAHOST_JOIN] = {5, 0, 0, "an instance, two addresses, a name and a zone"},
+        [METAHOST_LEAVE] = {1, 1, 0, "the number of a node"},
+        [METAHOST_RETURN] = {1, 1, 0, "the number of a node"},
+        [METAHOST_REMOVE] = {1, 1, 0, "the number of a node"},
+        [METAHOST_MOVE] = {3, 3, 0, "the numbers of a group and of two nodes"},
+        [METAHOST_LEAD] = {2, 2, 0, "the numbers of a group and of a node"},
+        [METAHOST_SET] = {2, 0, 0, "a setting and a number"},
+        [METAHOST_SPACE] = {2, 0, 0, "a key space and a mode"},
+        [METAHOST_SPLIT] = {2, 0, 0, "a key space and a key"},
+        [METAHOST_MERGE] = {2, 0, 0, "a key space and a key"},
+        [METAHOST_MOVE_RANGE] = {3, 0, 0, "a key space, a key and a group"},
+        [METAHOST_SPLIT_GROUP] = {2, 1, 1, "the number of a group, and a hash or none"},
+        [METAHOST_STATUS] = {0, 0, 0, "nothing"},
+        [METAHOST_NODES] = {0, 0, 0, "nothing"},
     };
     CHECK((unsigned)kind < METAHOST_QUESTIONS);
     const struct question q = {.kind = kind, .answer = fn, .ctx = ctx};
@@ -301,7 +324,7 @@ void metahost_ask(struct metahost *h, enum metahost_question kind, const struct 
     if (h->failed)
         answer(&q, -ESHUTDOWN, "this node is no part of the cluster any more");
     else if (!good)
-        answer(&q, -EINVAL, "that takes %u arguments%s", forms[kind].argc, forms[kind].numbers ? ", which are numbers" : "");
+        answer(&q, -EINVAL, "what it takes is %s", forms[kind].words);
     else if (!metahost_founded(h) && kind != METAHOST_STATUS && kind != METAHOST_NODES)
         answer(&q, -EAGAIN, "this node does not know the cluster yet");
     else

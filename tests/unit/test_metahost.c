@@ -377,7 +377,10 @@ static void a_node_that_is_dead_for_good_is_removed_by_word(void **state)
         assert_int_equal(metahostrig_role(r, g, 3), RAFTNODE_GONE); /* nobody is there to replace it */
         assert_int_equal(metahostrig_voters(r, g), 2);
     }
-    assert_int_equal(metahostrig_ask(r, 2, METAHOST_LEAVE, "3", &a), -ESTALE);
+    assert_int_equal(metahostrig_ask(r, 2, METAHOST_LEAVE, "3", &a), -EINVAL);
+    assert_string_equal(a.text.p, "node 3 is gone");
+    assert_int_equal(metahostrig_ask(r, 2, METAHOST_RETURN, "3", &a), -EINVAL);
+    assert_int_equal(metahostrig_ask(r, 2, METAHOST_REMOVE, "3", &a), 0);
     buf_fini(&a.text);
     metahostrig_free(r);
 }
