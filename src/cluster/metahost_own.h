@@ -159,7 +159,7 @@ void metahost_question_fini(struct metahost *h);
 
 /* ---- metahost_spaces.c */
 /* The operation that a question about a key space asks for (range: where its plan has room). NULL, or why there is none. is_so: nothing is to be done. */
-const char *metahost_spaces_plan(const struct metahost *h, enum metahost_question q, const struct slice *argv, struct metaops_plan *p, struct metaops_range *range, bool *is_so);
+bool metahost_spaces_plan(const struct metahost *h, enum metahost_question q, const struct slice *argv, struct metaops_plan *p, struct metaops_range *range, bool *is_so, struct buf *why);
 void metahost_spaces_finish(struct metahost *h, uint64_t op, uint32_t timeout_ms, metahost_ask_done *done, void *ctx); /* what was planned is done, or walks */
 bool metahost_spaces_carries(const struct metahost *h, const struct metaops_op *op); /* keys go to other groups by it */
 uint32_t metahost_spaces_home(const struct space_map *m, struct slice space); /* the group that an unset bucket of that name is in */

@@ -135,11 +135,12 @@ static void ask_space(struct metahost *h, const struct question *q, const struct
 {
     struct metacode_entry e = {.kind = METACODE_OP_BEGIN};
     struct metaops_range range;
+    struct buf why = {0};
     bool is_so;
     e.begin.driver = h->me;
-    const char *flaw = metahost_spaces_plan(h, q->kind, argv, &e.begin.plan, &range, &is_so);
-    if (flaw) {
-        answer(q, -EINVAL, "%s", flaw);
+    if (!metahost_spaces_plan(h, q->kind, argv, &e.begin.plan, &range, &is_so, &why)) {
+        answer(q, -EINVAL, "%.*s", (int)why.len, why.p);
+        buf_fini(&why);
     } else if (is_so) {
         answer(q, 0, "%s", "");
     } else {

@@ -85,11 +85,17 @@ static uint32_t group_to_gather(const struct space_map *m, struct slice space)
     return f.group;
 }
 
-static const char *plan_mode(const struct space_map *m, struct slice space, struct slice word, struct metaops_plan *p, struct metaops_range *range)
+static bool refuse(struct buf *why, const char *text)
+{
+    buf_add_str(why, text);
+    return false;
+}
+
+static bool plan_mode(const struct space_map *m, struct slice space, struct slice word, struct metaops_plan *p, struct metaops_range *range, struct buf *why)
 {
     struct space_info info;
-    if (!space_mode_parse(word, &p->mode)) return "the mode of a key space is HASH, BUCKET or RANGE";
-    if (space.n > SPACES_NAME_MAX) return "the name of the key space is too long";
+    if (!space_mode_parse(word, &p->mode)) return refuse(why, "the mode of a key space is HASH, BUCKET or RANGE");
+    if (space.n > SPACES_NAME_MAX) return refuse(why, "the name of the key space is too long");
     spaces_info(m, space, &info);
     *range = (struct metaops_range){.group = group_to_gather(m, space)};
     p->kind = METAOPS_CHANGE_MODE;
@@ -97,26 +103,38 @@ static const char *plan_mode(const struct space_map *m, struct slice space, stru
     p->generation = info.set ? info.generation : 0;
     p->ranges = range;
     p->n_ranges = p->mode != SPACE_HASH;
-    return NULL;
+    return true;
 }
 
-static const char *plan_move(const struct space_map *m, const struct slice *argv, struct metaops_plan *p)
+static bool plan_move(const struct space_map *m, const struct slice *argv, struct metaops_plan *p, struct buf *why)
 {
     uint64_t group;
-    const struct range_desc *d = spaces_range_of(m, argv[0], argv[1]);
-    if (!num_parse_u64(argv[2], &group) || group > UINT32_MAX) return "a group is a number";
-    if (!d) return "the key space has no ranges: SPACE.SET it BUCKET or RANGE first";
+    if (!num_parse_u64(argv[2], &group) || group > UINT32_MAX) return refuse(why, "a group is a number");
+    const struct range_desc *d = spaces_range_named(m, argv[0], argv[1], why);
+    if (!d) return false;
     *p = (struct metaops_plan){.kind = METAOPS_MOVE_RANGE, .group = d->shard, .other = (uint32_t)group, .range = d->id, .generation = d->generation, .space = argv[0]};
-    return NULL;
+    return true;
 }
 
-static const char *plan_split(const struct space_map *m, struct slice space, struct slice key, struct metaops_plan *p)
+/* What the map itself refuses is refused with its sentence, as on a single server. What moves is left to group 1: it knows which operation does it. */
+static bool would_be(struct space_map *next, enum spaces_error error, struct buf *why)
 {
+    if (next) spaces_unref(next);
+    if (next || error != SPACES_MOVING) return next != NULL;
+    why->len = 0;
+    return true;
+}
+
+static bool plan_split(const struct space_map *m, struct slice space, struct slice key, struct metaops_plan *p, struct buf *why)
+{
+    enum spaces_error error;
     const struct range_desc *d = spaces_range_of(m, space, key);
-    if (!d) return "the key space has no ranges: SPACE.SET it RANGE first";
-    if (key.n > META_KEY_MAX) return "a cluster's ranges are split at keys of at most 4096 bytes";
+    if (key.n > META_KEY_MAX) return refuse(why, "a cluster's ranges are split at keys of at most 4096 bytes");
+    struct space_map *next = spaces_split(m, space, key, spaces_max_id(m) + 1, d ? d->shard : META_FIRST_DATA_GROUP, &error, why);
+    if (!would_be(next, error, why)) return false;
+    if (!d) return refuse(why, "the key space has no ranges: SPACE.SET it RANGE first"); /* it had, and its mode changes */
     *p = (struct metaops_plan){.kind = METAOPS_SPLIT, .group = d->shard, .range = d->id, .generation = d->generation, .space = space, .key = key};
-    return NULL;
+    return true;
 }
 
 static const struct range_desc *range_before(const struct space_map *m, struct slice space, const struct range_desc *upper)
@@ -131,31 +149,33 @@ static const struct range_desc *range_before(const struct space_map *m, struct s
     return NULL;
 }
 
-static const char *plan_merge(const struct space_map *m, struct slice space, struct slice key, struct metaops_plan *p)
+static bool plan_merge(const struct space_map *m, struct slice space, struct slice key, struct metaops_plan *p, struct buf *why)
 {
+    enum spaces_error error;
+    struct space_map *next = spaces_merge(m, space, key, &error, why);
+    if (!would_be(next, error, why)) return false;
     const struct range_desc *upper = spaces_range_of(m, space, key);
-    if (!upper) return "the key space has no ranges: SPACE.SET it RANGE first";
-    const struct range_desc *lower = slice_eq(upper->start, key) ? range_before(m, space, upper) : NULL;
-    if (!lower) return "no range begins at that key";
-    if (lower->shard != upper->shard) return "the two ranges are in different groups";
+    const struct range_desc *lower = upper && slice_eq(upper->start, key) ? range_before(m, space, upper) : NULL;
+    if (!lower) return refuse(why, "no range begins at that key");
+    if (lower->shard != upper->shard) return refuse(why, "the two ranges are in different groups");
     *p = (struct metaops_plan){.kind = METAOPS_MERGE, .group = lower->shard, .other = upper->shard, .range = lower->id, .generation = lower->generation, .range2 = upper->id, .generation2 = upper->generation,
                                .space = space};
-    return NULL;
+    return true;
 }
 
-const char *metahost_spaces_plan(const struct metahost *h, enum metahost_question q, const struct slice *argv, struct metaops_plan *p, struct metaops_range *range, bool *is_so)
+bool metahost_spaces_plan(const struct metahost *h, enum metahost_question q, const struct slice *argv, struct metaops_plan *p, struct metaops_range *range, bool *is_so, struct buf *why)
 {
     const struct space_map *m = h->groups->map;
     struct space_info info;
     *p = (struct metaops_plan){0};
     *is_so = false;
-    if (q == METAHOST_SPLIT) return plan_split(m, argv[0], argv[1], p);
-    if (q == METAHOST_MERGE) return plan_merge(m, argv[0], argv[1], p);
-    if (q == METAHOST_MOVE_RANGE) return plan_move(m, argv, p);
-    const char *flaw = plan_mode(m, argv[0], argv[1], p, range);
+    if (q == METAHOST_SPLIT) return plan_split(m, argv[0], argv[1], p, why);
+    if (q == METAHOST_MERGE) return plan_merge(m, argv[0], argv[1], p, why);
+    if (q == METAHOST_MOVE_RANGE) return plan_move(m, argv, p, why);
+    if (!plan_mode(m, argv[0], argv[1], p, range, why)) return false;
     spaces_info(m, argv[0], &info);
-    *is_so = !flaw && info.set && !info.moving && info.mode == p->mode;
-    return flaw;
+    *is_so = info.set && !info.moving && info.mode == p->mode;
+    return true;
 }
 
 /* ---- the second entry */

@@ -174,6 +174,14 @@ bool spaces_unset_bucket(const struct space_map *m, struct slice name, struct ra
     return true;
 }
 
+const struct range_desc *spaces_range_named(const struct space_map *m, struct slice name, struct slice key, struct buf *why)
+{
+    bool first = key.n == 0 || slice_is(key, "-");
+    const struct range_desc *d = spaces_range_of(m, name, first ? SLICE("") : key);
+    if (!d) buf_add_str(why, "the key space has no ranges: SPACE.SET it BUCKET or RANGE first");
+    return d && (first || spaces_key_fits(name, key, why)) ? d : NULL;
+}
+
 static const struct range_desc *by_id(const struct routing *r, uint64_t id)
 {
     for (uint32_t i = 0; i < r->n; i++)

@@ -136,6 +136,8 @@ void spaces_describe(const struct space *s, struct space_info *info);
 const struct range_desc *spaces_range(const struct space *s, bool of_new, uint32_t i);
 /* The range of a space that a key falls into; NULL: the space, or the side of its boundary that the key is on, has none. */
 const struct range_desc *spaces_range_of(const struct space_map *m, struct slice name, struct slice key);
+/* The same for a command that names a range by one of its keys, or the first one by -. NULL: why gets a sentence; also where the key is none of the space's. */
+const struct range_desc *spaces_range_named(const struct space_map *m, struct slice name, struct slice key, struct buf *why);
 /* Of a space that is not set, and so a bucket: a range over the whole line, with id, generation and move of the interval of the hash that places it. False: it is set, or not a bucket, or there are no intervals. Borrows from the map. */
 bool spaces_unset_bucket(const struct space_map *m, struct slice name, struct range_desc *d);
 /* By id, in all spaces (slow: for MUSTRETRY and RANGE.EXEC with an id alone). name is set if found and not NULL. */

@@ -93,10 +93,9 @@ static void range_move(struct exec *x)
     int64_t shard;
     if (!exec_arg_i64(x, x->argv[3], &shard)) return;
     struct space_map *next = NULL;
-    const struct range_desc *d = spaces_range_of(m, x->argv[1], x->argv[2]);
-    if (!d) buf_add_str(&why, "the key space has no ranges: SPACE.SET it BUCKET or RANGE first");
-    else if (shard < 0 || shard >= (int64_t)x->route->shards) buf_printf(&why, "there are shards 0 to %u", x->route->shards - 1);
-    else next = spaces_move(m, x->argv[1], d->id, (uint32_t)shard, &error, &why);
+    const struct range_desc *d = spaces_range_named(m, x->argv[1], x->argv[2], &why);
+    if (d && (shard < 0 || shard >= (int64_t)x->route->shards)) buf_printf(&why, "there are shards 0 to %u", x->route->shards - 1);
+    else if (d) next = spaces_move(m, x->argv[1], d->id, (uint32_t)shard, &error, &why);
     put(x, next, error, &why);
     buf_fini(&why);
 }
@@ -179,7 +178,7 @@ static const struct command rows[] = {
     {.name = "range.merge", .fn = range_merge, .arity = 3, .class = CLASS_ALL, .flags = CMD_WRITE, .group = "range", .since = "7.2.0",
      .summary = "Joins the range that begins at a key with the one before it; both must be in one shard.", .args = "space key"},
     {.name = "range.move", .fn = range_move, .arity = 4, .class = CLASS_ALL, .flags = CMD_WRITE, .group = "range", .since = "7.2.0",
-     .summary = "Moves the range that holds a key to another shard, in a cluster to another group, on line.", .args = "space key shard"},
+     .summary = "Moves the range that holds a key to another shard, in a cluster to another group, on line.", .args = "space key | - shard"},
 };
 
 const struct command_family spacecmd_family = COMMAND_FAMILY(rows);

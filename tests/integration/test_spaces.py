@@ -174,6 +174,8 @@ def test_answers_are_maps_in_resp3(make_server):
     ("RANGE.MERGE users users/a", '"users/a" is in the first range of space "users", which has none before it'),
     ("RANGE.MOVE users users/a 9", "there are shards 0 to 3"),
     ("RANGE.MOVE users users/a x", "value is not an integer or out of range"),
+    ("RANGE.MOVE users carts/a 0", '"carts/a" is no key of space "users": the space of a key is what stands before its last \'/\', here "carts"'),
+    ("RANGE.MOVE users - 9", "there are shards 0 to 3"),
     ("RANGE.MOVE hashed hashed/a 0", "the key space has no ranges: SPACE.SET it BUCKET or RANGE first"),
     ("RANGE.MAP users users", "wrong number of arguments for 'range.map' command"),
     ("RANGE.LOCK users users/b users/a me 10", "the end of what is locked must lie behind its start"),
