@@ -17,17 +17,17 @@ enum { WORDS_MAX = 3, ASK_TIMEOUT_S = 30, LOOK_AGAIN_S = 1 };
 /* Verbs that are one question to a node, which has the same word for it. */
 static const struct verb {
     const char *name;
-    uint32_t words;
+    uint32_t words, optional; /* so many of the words need not be there, the last */
     const char *usage, *help;
 } verbs[] = {
-    {"status", 0, "", "nodes, groups and what is under way"},
-    {"leave", 1, "NODE", "moves its replicas away, then it is no node any more and ends; --wait until then"},
-    {"return", 1, "NODE", "calls that off"},
-    {"remove", 1, "NODE", "it is dead for good: its replicas are made anew elsewhere"},
-    {"move", 3, "GROUP FROM TO", "moves a replica from node to node"},
-    {"split", 1, "GROUP", "lets the upper half of its interval of the hash go to a new group"},
-    {"lead", 2, "GROUP NODE", "hands a group's leadership to a node that has a replica"},
-    {"set", 2, "SETTING NUMBER", "changes a setting of the cluster: replication, dead-after-ms, moves-per-node"},
+    {"status", 0, 0, "", "nodes, groups and what is under way"},
+    {"leave", 1, 0, "NODE", "moves its replicas away, then it is no node any more and ends; --wait until then"},
+    {"return", 1, 0, "NODE", "calls that off"},
+    {"remove", 1, 0, "NODE", "it is dead for good: its replicas are made anew elsewhere"},
+    {"move", 3, 0, "GROUP FROM TO", "moves a replica from node to node; prints the number of the operation, which status shows"},
+    {"split", 2, 1, "GROUP [HASH]", "lets the upper half of its interval of the hash, or what is from HASH on, go to a new group; prints its number"},
+    {"lead", 2, 0, "GROUP NODE", "hands a group's leadership to a node that has a replica"},
+    {"set", 2, 0, "SETTING NUMBER", "changes a setting of the cluster: replication, dead-after-ms, moves-per-node"},
 };
 
 struct line {
@@ -163,7 +163,7 @@ static bool check_words(const struct line *l, const char *const *words, size_t n
 {
     const struct verb *v = n ? find_verb(words[0]) : NULL;
     if (!v) return cliargs_refuse(&args, n ? "unknown command " : "a command is needed", n ? words[0] : "");
-    if (n - 1 != v->words) return cliargs_refuse(&args, v->words ? "needed is: " : "nothing follows ", v->words ? v->usage : v->name);
+    if (n - 1 > v->words || n - 1 + v->optional < v->words) return cliargs_refuse(&args, v->words ? "needed is: " : "nothing follows ", v->words ? v->usage : v->name);
     if (l->wait && strcmp(v->name, "leave") != 0) return cliargs_refuse(&args, "--wait is for leave", "");
     return true;
 }

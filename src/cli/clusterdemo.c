@@ -135,6 +135,13 @@ static bool start_node(struct demo *d, uint32_t i)
     return pid > 0;
 }
 
+static void tell_end(const struct demo *d, uint32_t i)
+{
+    printf("node %u has ended; its log is %s/node-%u.log. It is started again by\n"
+           "  sherd serve --cluster --port %u --data %s/node-%u\n",
+           i + 1, d->path, i + 1, port_of(d, i), d->path, i + 1);
+}
+
 /* Notes those that have ended. Gives how many run. */
 static uint32_t reap(struct demo *d, bool tell)
 {
@@ -147,7 +154,7 @@ static uint32_t reap(struct demo *d, bool tell)
             continue;
         }
         d->pids[i] = 0;
-        if (tell) printf("node %u has ended; its log is %s/node-%u.log\n", i + 1, d->path, i + 1);
+        if (tell) tell_end(d, i);
     }
     fflush(stdout);
     return running;

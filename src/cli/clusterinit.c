@@ -125,13 +125,29 @@ static bool print_commands(const struct line *l, struct slice peers)
     return written;
 }
 
+/* Whether nodes would take the list: of two on one machine, for instance, one may have the port of the other's clients for its nodes. */
+static bool is_good(struct slice peers)
+{
+    struct clusterconf_peers p;
+    struct buf text = {0}, why = {0};
+    buf_add_slice(&text, peers);
+    buf_add_byte(&text, '\0');
+    bool good = clusterconf_peers(&p, text.p, &why) == 0;
+    buf_add_byte(&why, '\0');
+    if (!good) cliargs_refuse(&args, why.p, "");
+    clusterconf_fini(&p);
+    buf_fini(&text);
+    buf_fini(&why);
+    return good;
+}
+
 static int run(struct line *l)
 {
     struct buf peers = {0};
     uint32_t bad;
     int code = EXIT_USAGE;
     if (!clusterinit_peers(&l->c, &peers, &bad)) cliargs_refuse(&args, "neither HOST nor HOST:PORT, or there twice: ", l->c.hosts[bad]);
-    else code = (l->write ? write_files(l, buf_slice(&peers)) : print_commands(l, buf_slice(&peers))) ? EXIT_WELL : EXIT_TROUBLE;
+    else if (is_good(buf_slice(&peers))) code = (l->write ? write_files(l, buf_slice(&peers)) : print_commands(l, buf_slice(&peers))) ? EXIT_WELL : EXIT_TROUBLE;
     buf_fini(&peers);
     return code;
 }

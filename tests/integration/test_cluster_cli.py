@@ -44,8 +44,12 @@ def test_init_writes_files_that_a_server_understands(tmp_path):
     (["init"], "a HOST for each node is needed"),
     (["init", "a", "a"], "there twice: a"),
     (["init", "a:x"], "neither HOST nor HOST:PORT"),
+    (["init", "a", "a:16379"], "'2=a:26379/a:16379': another node has one of these addresses"),
+    (["init", "a b"], "a node is number=host:cluster-port/host:port"),
     (["init", "a", "--write"], "a value is missing behind --write"),
     (["move", "1", "2"], "needed is: GROUP FROM TO"),
+    (["split"], "needed is: GROUP [HASH]"),
+    (["split", "2", "8000000000000000", "3"], "needed is: GROUP [HASH]"),
     (["leave"], "needed is: NODE"),
     (["status", "3"], "nothing follows status"),
     (["status", "--wait"], "--wait is for leave"),
@@ -152,6 +156,30 @@ def test_demo_starts_nodes_says_what_to_try_and_leaves_nothing_behind(tmp_path):
     assert "ending the nodes" in d.end()
     assert d.process.returncode == 0 and os.listdir(tmp_path) == []
     assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+
+
+def test_demo_says_how_a_node_that_has_ended_is_started_again(tmp_path):
+    d = Demo(tmp_path, nodes=3)
+    pid = next(int(line.split(" pid ")[1].split()[0]) for line in d.said.splitlines() if line.startswith("  node 3 "))
+    d.client(1).set("k", "v")
+    os.kill(pid, signal.SIGKILL)
+    assert "node 3 has ended" in d.process.stdout.readline()
+    words = shlex.split(d.process.stdout.readline())
+    assert words[:2] == ["sherd", "serve"]
+    node = subprocess.Popen([SHERD, *words[1:], "--workers", "1"], stderr=subprocess.DEVNULL, env=clean_env())
+    try:
+        until = time.monotonic() + 30 * PATIENCE
+        while True:
+            try:
+                assert d.client(3).get("k") == b"v"
+                break
+            except redis.RedisError as e:
+                assert time.monotonic() < until, e
+                time.sleep(0.1)
+    finally:
+        node.terminate()
+        assert node.wait(30 * PATIENCE) == 0
+        d.end()
 
 
 def test_cluster_commands_answer_as_clients_of_redis_expect(demo):
