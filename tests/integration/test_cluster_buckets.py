@@ -297,7 +297,7 @@ def test_it_is_told_where_it_is_and_fenced_by_that(cluster):
         with pytest.raises(redis.ResponseError, match="stale-generation"):
             c.execute_command("RANGE.EXEC", line["id"], line["generation"] + 1, "GET", key(1))
         assert c.execute_command("RANGE.MAP") == []
-    for words, why in ((("RANGE.SPLIT", CART, key(1)), "SPACE.SET it RANGE first"), (("RANGE.MOVE", CART, key(1), 5), "SPACE.SET it BUCKET or RANGE first"), (("RANGE.EXPLAIN", CART), "SPACE.SET it RANGE first")):
+    for words, why in ((("RANGE.SPLIT", CART, key(1)), "was never given a mode: SPACE.SET does that"), (("RANGE.MOVE", CART, key(1), 5), "SPACE.SET it BUCKET or RANGE first"), (("RANGE.EXPLAIN", CART), "SPACE.SET it RANGE first")):
         with pytest.raises(redis.ResponseError, match=why):
             nodes[0].execute_command(*words)
 
