@@ -20,7 +20,7 @@ enum {
 
 static struct seat *find(const struct seats *s, uint32_t group) { return group < META_GROUPS_MAX ? s->by_group[group] : NULL; }
 
-static struct seat *find_locked(struct seats *s, uint32_t group)
+struct seat *seats_find(struct seats *s, uint32_t group)
 {
     pthread_mutex_lock(&s->lock);
     struct seat *seat = find(s, group);
@@ -73,14 +73,13 @@ static struct seat_mail *new_mail(struct seat *seat, void (*act)(struct seat *se
 static void post(struct seat_mail *m) { engine_send(m->seat->all->o.engine, m->seat->shard->home, &m->mail); }
 static void put(struct seat_mail *m) { engine_put(m->seat->all->o.engine, m->seat->shard->home, &m->mail); } /* R: seats_tell wakes its reader */
 
-/* Of a thread that is not R: to the group's seat, before the mail by which the group leaves it. False: it has none, and the mail is gone. */
-static bool post_to_group(struct seats *s, uint32_t group, struct seat_mail *m)
+/* Of a thread that is not R: before the mail by which the group leaves its seat. False: it has left, and the mail is gone. */
+static bool post_if_sits(struct seat *seat, struct seat_mail *m)
 {
-    pthread_mutex_lock(&s->lock);
-    m->seat = find(s, group);
-    bool sits = m->seat;
+    pthread_mutex_lock(&seat->all->lock);
+    bool sits = find(seat->all, seat->group) == seat;
     if (sits) post(m);
-    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&seat->all->lock);
     if (sits) return true;
     buf_fini(&m->bytes);
     mem_free(m);
@@ -150,39 +149,37 @@ static void end_filling(struct seat *seat, struct seat_mail *m)
     if (m->done) m->done(m->ctx, seat->group, m->index);
 }
 
-void seat_fill_begin(struct seats *s, uint32_t group)
+bool seat_fill_begin(struct seat *seat)
 {
-    struct seat *seat = find_locked(s, group);
-    if (!seat) return;
     pthread_mutex_lock(&seat->lock);
     seat->filling = true;
     pthread_mutex_unlock(&seat->lock);
-    post_to_group(s, group, new_mail(NULL, empty));
+    return post_if_sits(seat, new_mail(seat, empty));
 }
 
-void seat_fill(struct seats *s, uint32_t group, struct slice raw)
+bool seat_fill(struct seat *seat, struct slice raw)
 {
-    struct seat_mail *m = new_mail(NULL, fill);
+    struct seat_mail *m = new_mail(seat, fill);
     buf_add_slice(&m->bytes, raw);
-    post_to_group(s, group, m);
+    return post_if_sits(seat, m);
 }
 
-void seat_fill_reached(struct seats *s, uint32_t group, void (*done)(void *ctx, uint32_t group, uint64_t index), void *ctx)
+bool seat_fill_reached(struct seat *seat, void (*done)(void *ctx, uint32_t group, uint64_t index), void *ctx)
 {
-    struct seat_mail *m = new_mail(NULL, tell_reached);
+    struct seat_mail *m = new_mail(seat, tell_reached);
     m->done = done;
     m->ctx = ctx;
-    if (!post_to_group(s, group, m)) done(ctx, group, 0);
+    return post_if_sits(seat, m);
 }
 
-void seat_filled(struct seats *s, uint32_t group, uint64_t index, uint64_t term, void (*done)(void *ctx, uint32_t group, uint64_t index), void *ctx)
+bool seat_filled(struct seat *seat, uint64_t index, uint64_t term, void (*done)(void *ctx, uint32_t group, uint64_t index), void *ctx)
 {
-    struct seat_mail *m = new_mail(NULL, end_filling);
+    struct seat_mail *m = new_mail(seat, end_filling);
     m->index = index;
     m->term = term;
     m->done = done;
     m->ctx = ctx;
-    if (!post_to_group(s, group, m) && done) done(ctx, group, index);
+    return post_if_sits(seat, m);
 }
 
 /* ---- R: reigns */
@@ -460,7 +457,7 @@ bool seats_serves(const struct seats *s, uint32_t group)
 
 void seat_mark(struct seats *s, uint32_t group, struct seat_mark *m)
 {
-    struct seat *seat = find_locked(s, group);
+    struct seat *seat = seats_find(s, group);
     *m = (struct seat_mark){.sequence = UINT64_MAX}; /* of nothing: there is no such seat, or what is in it has no place in the log */
     if (!seat) return;
     pthread_mutex_lock(&seat->lock);
@@ -479,7 +476,7 @@ void seat_mark(struct seats *s, uint32_t group, struct seat_mark *m)
 
 int seat_mark_index(struct seats *s, uint32_t group, struct seat_mark *m)
 {
-    struct seat *seat = find_locked(s, group);
+    struct seat *seat = seats_find(s, group);
     if (m->sequence == 0) return 0;
     if (!seat || m->sequence == UINT64_MAX) return -ECANCELED;
     int rc = -EAGAIN;
@@ -497,7 +494,7 @@ int seat_mark_index(struct seats *s, uint32_t group, struct seat_mark *m)
 
 bool seats_look(struct seats *s, uint32_t group, struct seat_info *out)
 {
-    struct seat *seat = find_locked(s, group);
+    struct seat *seat = seats_find(s, group);
     if (!seat) return false;
     pthread_mutex_lock(&seat->lock);
     *out = (struct seat_info){.group = group,

@@ -87,16 +87,21 @@ void seat_ask(struct hold *h);
 /* Whether this node leads it and serves. A hint: true under the token alone. Any thread. */
 bool seats_serves(const struct seats *s, uint32_t group);
 
-/* ---- filling a seat, at a start, from a received snapshot, or because it is spoilt. Any thread that is no worker; each call hands its part over to the seat's token, in order. */
+/* ---- filling a seat, at a start, from a received snapshot, or because it is spoilt. Any thread that is no worker; each call hands its part over to the seat's token, in order. False: the group has left
+ * the seat, perhaps for another one, which is filled by itself; nothing was handed over, and nothing is told. */
+
+struct seat;
+/* Where the group sits; good as long as s is. NULL: nowhere. */
+struct seat *seats_find(struct seats *s, uint32_t group);
 
 /* Everything in the seat goes; nothing is applied until it is filled. */
-void seat_fill_begin(struct seats *s, uint32_t group);
+bool seat_fill_begin(struct seat *seat);
 /* Whole entries as dumpfile_take_entry takes them; copied. */
-void seat_fill(struct seats *s, uint32_t group, struct slice raw);
+bool seat_fill(struct seat *seat, struct slice raw);
 /* done is called on a worker when all that was handed over so far is in the seat: for who must not get far ahead of it. */
-void seat_fill_reached(struct seats *s, uint32_t group, void (*done)(void *ctx, uint32_t group, uint64_t index), void *ctx);
+bool seat_fill_reached(struct seat *seat, void (*done)(void *ctx, uint32_t group, uint64_t index), void *ctx);
 /* The seat has the group's state at this index (0: an empty one), whose entry is of this term. done (may be NULL) is called on a worker when it has; then the log may hand on what follows. */
-void seat_filled(struct seats *s, uint32_t group, uint64_t index, uint64_t term, void (*done)(void *ctx, uint32_t group, uint64_t index), void *ctx);
+bool seat_filled(struct seat *seat, uint64_t index, uint64_t term, void (*done)(void *ctx, uint32_t group, uint64_t index), void *ctx);
 
 /* ---- snapshots: where a cut is in the group's log */
 

@@ -46,34 +46,48 @@ static void tell_progress(struct progress *p, size_t bytes)
 
 /* ---- seats */
 
+/* Of what a call of seat.h will tell, if the group sits there still; -EINTR: it does not, and nobody needs the rest. */
+static int wait_if(bool sits, struct snapwait *w, const struct snapwait_tether *tether)
+{
+    if (!sits) snapwait_filled(w, 0, 0);
+    int rc = snapwait_end(w, tether);
+    return sits ? rc : -EINTR;
+}
+
 /* The file is read faster than a store takes it: what is between them stays bounded. */
-static void wait_for_seat(const struct snapcore *c, uint32_t group, const struct snapwait_tether *tether)
+static int wait_for_seat(struct seat *seat, const struct snapwait_tether *tether)
 {
     struct snapwait *reached = snapwait_new();
-    seat_fill_reached(c->o.seats, group, snapwait_filled, reached);
-    snapwait_end(reached, tether);
+    return wait_if(seat_fill_reached(seat, snapwait_filled, reached), reached, tether);
+}
+
+/* Gives 0 at the end of the file. */
+static int fill_pieces(struct seat *seat, struct groupsnap_reader *r, struct progress *p, const struct snapwait_tether *tether, struct buf *why)
+{
+    struct slice raw;
+    size_t ahead = 0;
+    int rc;
+    while (snapwait_goes_on(tether) && (rc = groupsnap_next(r, &raw, why)) != 0) {
+        if (rc < 0) return rc;
+        if (!seat_fill(seat, raw)) return -EINTR;
+        tell_progress(p, raw.n);
+        ahead += raw.n;
+        if (ahead < AHEAD_BYTES) continue;
+        if ((rc = wait_for_seat(seat, tether)) < 0) return rc;
+        ahead = 0;
+    }
+    return snapwait_goes_on(tether) ? 0 : -EINTR;
 }
 
 static int fill_seat(const struct snapcore *c, uint32_t group, struct groupsnap_reader *r, const struct snapwait_tether *tether, struct buf *why)
 {
     struct progress p = {.core = c, .group = group, .of = r ? groupsnap_totals(r).raw_bytes : 0, .told_ms = snapcore_ms()};
-    struct slice raw;
-    size_t ahead = 0;
-    int rc = 0;
-    seat_fill_begin(c->o.seats, group);
-    while (r && snapwait_goes_on(tether) && (rc = groupsnap_next(r, &raw, why)) == 1) {
-        seat_fill(c->o.seats, group, raw);
-        tell_progress(&p, raw.n);
-        ahead += raw.n;
-        if (ahead < AHEAD_BYTES) continue;
-        wait_for_seat(c, group, tether);
-        ahead = 0;
-    }
+    struct seat *seat = seats_find(c->o.seats, group);
+    if (!seat || !seat_fill_begin(seat)) return -EINTR;
+    int rc = r ? fill_pieces(seat, r, &p, tether, why) : 0;
     if (rc < 0) return rc;
-    if (!snapwait_goes_on(tether)) return -EINTR;
     struct snapwait *filled = snapwait_new();
-    seat_filled(c->o.seats, group, r ? groupsnap_header(r)->index : 0, r ? groupsnap_header(r)->term : 0, snapwait_filled, filled);
-    return snapwait_end(filled, tether);
+    return wait_if(seat_filled(seat, r ? groupsnap_header(r)->index : 0, r ? groupsnap_header(r)->term : 0, snapwait_filled, filled), filled, tether);
 }
 
 /* ---- groups 0 and 1 */

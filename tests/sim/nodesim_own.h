@@ -152,6 +152,7 @@ struct nodesim_snap {
     struct nodesim_job jobs[4 * NODESIM_GROUPS];
     uint32_t n_jobs;
     struct nodesim_job now; /* under way */
+    struct seat *seat;      /* that it fills */
     enum nodesim_stage stage;
     uint64_t serial;  /* of the job: who tells of an older one is not heard */
     bool planned;     /* a JOB is on its way */

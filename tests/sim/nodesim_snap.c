@@ -144,7 +144,7 @@ static void say_filled(struct nodesim_node *n, uint64_t index, uint64_t term)
     struct fill *f = mem_alloc(sizeof *f);
     *f = (struct fill){n, n->snap.serial};
     n->snap.stage = NODESIM_FILLING;
-    seat_filled(n->seats, n->snap.now.group, index, term, filled, f);
+    if (!seat_filled(n->snap.seat, index, term, filled, f)) filled(f, n->snap.now.group, index);
     nodesim_plan_work(n);
 }
 
@@ -154,7 +154,7 @@ static void fill_seat(struct nodesim_node *n)
     struct slice raw;
     struct buf why = {0};
     int rc = 0;
-    while (s->reader && (rc = groupsnap_next(s->reader, &raw, &why)) == 1) seat_fill(n->seats, s->now.group, raw);
+    while (s->reader && (rc = groupsnap_next(s->reader, &raw, &why)) == 1) seat_fill(s->seat, raw);
     CHECK(rc == 0);
     say_filled(n, s->now.index, s->reader ? groupsnap_header(s->reader)->term : 0);
     groupsnap_close(s->reader);
@@ -199,8 +199,13 @@ static void begin_fill(struct nodesim_node *n)
     }
     if (!is_data(j->group)) {
         fill_state(n);
+        return;
+    }
+    s->seat = seats_find(n->seats, j->group);
+    if (!s->seat) {
+        end_job(n);
     } else if (!skips_refill(n)) {
-        seat_fill_begin(n->seats, j->group);
+        seat_fill_begin(s->seat);
         s->stage = NODESIM_BEGUN;
         plan_job(n, 1);
     }

@@ -285,9 +285,10 @@ static void do_refill(void)
     if (!sc->wants_refill) return;
     sc->wants_refill = false;
     sc->refills++;
-    seat_fill_begin(sc->seats, GROUP);
-    if (sc->image.len) seat_fill(sc->seats, GROUP, buf_slice(&sc->image));
-    seat_filled(sc->seats, GROUP, sc->snapshot, twin_term(sc->snapshot), filled, NULL);
+    struct seat *seat = seats_find(sc->seats, GROUP);
+    assert_true(seat_fill_begin(seat));
+    if (sc->image.len) assert_true(seat_fill(seat, buf_slice(&sc->image)));
+    assert_true(seat_filled(seat, sc->snapshot, twin_term(sc->snapshot), filled, NULL));
     work();
 }
 
@@ -441,6 +442,7 @@ static void a_cut_of_a_leader_is_where_its_own_entries_are_not_before_half_an_en
 
 struct filler {
     struct buf image;
+    struct seat *seat;
     atomic_bool begins;
 };
 
@@ -448,7 +450,7 @@ static void *fill_once(void *ctx)
 {
     struct filler *f = ctx;
     atomic_store(&f->begins, true);
-    seat_fill(sc->seats, GROUP, buf_slice(&f->image));
+    seat_fill(f->seat, buf_slice(&f->image));
     return NULL;
 }
 
@@ -458,7 +460,8 @@ static void drop_while_filled(struct filler *f)
     struct seat_info info;
     assert_true(seats_look(sc->seats, GROUP, &info));
     atomic_store(&f->begins, false);
-    seat_fill_begin(sc->seats, GROUP);
+    f->seat = seats_find(sc->seats, GROUP);
+    seat_fill_begin(f->seat);
     assert_int_equal(pthread_create(&thread, NULL, fill_once, f), 0);
     while (!atomic_load(&f->begins)) continue;
     seats_remove(sc->seats, GROUP);
@@ -485,9 +488,48 @@ static void nothing_comes_into_a_seat_that_its_group_has_left(void **state)
     close_scene();
 }
 
+static void add_entry(struct buf *image, const char *key)
+{
+    struct slice k = slice_str(key);
+    struct place at;
+    store_apply(sc->twin, &(struct op){.kind = OP_SET, .key = k, .value = k}, NULL);
+    store_peek(sc->twin, 0, keyhash(k, sc->twin->seed), k, &at);
+    dumpfile_add_entry(image, 0, at.e);
+}
+
+static void what_fills_a_seat_does_not_follow_its_group_to_another_one(void **state)
+{
+    struct scene scene = {0};
+    struct buf old = {0}, new = {0};
+    struct seat_info info;
+    open_scene(&scene, 1);
+    add_entry(&old, "k0");
+    add_entry(&new, "k1");
+    struct seat *left = seats_find(sc->seats, GROUP);
+    assert_true(seat_fill_begin(left));
+    seats_remove(sc->seats, GROUP);
+    assert_int_equal(seats_add(sc->seats, GROUP), 0);
+    struct seat *seat = seats_find(sc->seats, GROUP);
+    assert_true(seat_fill_begin(seat));
+    assert_true(seat_fill(seat, buf_slice(&new)));
+    assert_false(seat_fill_begin(left));
+    assert_false(seat_fill(left, buf_slice(&old)));
+    assert_false(seat_fill_reached(left, filled, NULL));
+    assert_false(seat_filled(left, 7, 1, filled, NULL));
+    assert_true(seat_filled(seat, 3, 1, NULL, NULL));
+    work();
+    assert_true(seats_look(sc->seats, GROUP, &info));
+    assert_int_equal(info.applied, 3);
+    assert_int_equal(store_keys(sc->rig->engine->stores[info.shard], 0), 1);
+    buf_fini(&old);
+    buf_fini(&new);
+    close_scene();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_fills_a_seat_does_not_follow_its_group_to_another_one),
         cmocka_unit_test(a_cut_of_a_leader_is_where_its_own_entries_are_not_before_half_an_entry_of_another),
         cmocka_unit_test(nothing_comes_into_a_seat_that_its_group_has_left),
         cmocka_unit_test(a_seat_ends_with_what_its_log_says_and_answers_tell_nothing_else),

@@ -316,13 +316,14 @@ static void a_seat_that_is_filled_anew_has_the_records_of_its_snapshot(void **st
     give_out("u/b", "u/m");
     assert_false(runs("get u/c"));
     follow();
-    seat_fill_begin(sc.seats, HERE);
-    seat_filled(sc.seats, HERE, sc.last, sc.terms[sc.last], NULL, NULL);
+    struct seat *seat = seats_find(sc.seats, HERE);
+    seat_fill_begin(seat);
+    seat_filled(seat, sc.last, sc.terms[sc.last], NULL, NULL);
     settle();
     assert_true(runs_stale("get u/a")); /* of one that has none */
-    seat_fill_begin(sc.seats, HERE);
-    seat_fill(sc.seats, HERE, buf_slice(&image));
-    seat_filled(sc.seats, HERE, sc.last, sc.terms[sc.last], NULL, NULL);
+    seat_fill_begin(seat);
+    seat_fill(seat, buf_slice(&image));
+    seat_filled(seat, sc.last, sc.terms[sc.last], NULL, NULL);
     settle();
     assert_false(runs_stale("get u/a"));
     assert_true(runs_stale("get u/c"));
