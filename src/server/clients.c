@@ -15,6 +15,7 @@
 #include "server/subscribe.h"
 
 static struct server *server_of(const struct exec *x) { return conn_of(x)->front->server; }
+static int64_t mono_ms(const struct exec *x) { return conn_of(x)->front->worker.mono_ms; }
 
 static struct conn *find(const struct front *f, uint64_t id)
 {
@@ -169,8 +170,8 @@ static const char *text_or_empty(const char *s) { return s ? s : ""; }
 static void describe(struct buf *out, const struct exec *x, const struct conn *c)
 {
     struct glance g = glance_at(c);
-    int64_t age = (x->now_ms - c->since_ms) / 1000;
-    int64_t idle = (x->now_ms - __atomic_load_n(&c->active_ms, __ATOMIC_RELAXED)) / 1000;
+    int64_t age = (mono_ms(x) - c->since_ms) / 1000;
+    int64_t idle = (mono_ms(x) - __atomic_load_n(&c->active_ms, __ATOMIC_RELAXED)) / 1000;
     size_t multi_bytes = g.multi > 0 ? (size_t)g.multi * sizeof(struct multi_command) : 0;
     buf_printf(out, "id=%llu addr=%s laddr=%s fd=%d name=%s age=%lld idle=%lld flags=", (unsigned long long)c->id, c->peer, c->local,
                g.fd, text_or_empty(c->name), (long long)(age < 0 ? 0 : age), (long long)(idle < 0 ? 0 : idle));
@@ -211,7 +212,7 @@ static bool fits(const struct filter *f, const struct exec *x, const struct conn
     if (f->id && f->id != c->id) return false;
     if (f->addr.p && !slice_eq(f->addr, slice_str(c->peer))) return false;
     if (f->laddr.p && !slice_eq(f->laddr, slice_str(c->local))) return false;
-    if (f->max_age_s && (x->now_ms - c->since_ms) / 1000 < f->max_age_s) return false;
+    if (f->max_age_s && (mono_ms(x) - c->since_ms) / 1000 < f->max_age_s) return false;
     return !f->skip_me || c != conn_of(x);
 }
 
@@ -486,12 +487,12 @@ static void client_pause(struct exec *x)
     int64_t ms;
     if (x->argc > 4 || (x->argc == 4 && !writes_only && !slice_is(x->argv[3], "all"))) {
         reply_error(&x->out, "ERR CLIENT PAUSE mode must be WRITE or ALL");
-    } else if (!num_parse_i64(x->argv[2], &ms) || ms > INT64_MAX - x->now_ms) {
+    } else if (!num_parse_i64(x->argv[2], &ms) || ms > INT64_MAX - mono_ms(x)) {
         reply_error(&x->out, "ERR timeout is not an integer or out of range");
     } else if (ms < 0) {
         reply_error(&x->out, "ERR timeout is negative");
     } else {
-        pause_start(server_of(x), x->now_ms + ms, writes_only);
+        pause_start(server_of(x), mono_ms(x) + ms, writes_only);
         reply_ok(&x->out);
     }
 }

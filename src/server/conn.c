@@ -79,7 +79,7 @@ struct conn *conn_new(struct front *f, int fd, bool is_unix)
     c->resp = 2;
     c->timer = -1;
     c->is_unix = is_unix;
-    c->since_ms = c->active_ms = f->worker.now_ms;
+    c->since_ms = c->active_ms = f->worker.mono_ms;
     c->authenticated = !CONFIG_NUM(f->server->config, has_password);
     parse_init(&c->parser);
     note_addresses(c, fd);
@@ -121,7 +121,7 @@ void conn_close(struct conn *c)
         return;
     }
     if (c->waiter && !conn_cancel_wait(c)) { /* being served right now */
-        front_set_timer(f, c, f->worker.now_ms + 1);
+        front_set_timer(f, c, f->worker.mono_ms + 1);
         return;
     }
     front_set_timer(f, c, 0);
@@ -281,7 +281,7 @@ void conn_data(struct conn *c, struct chunk *chunk, char *p, size_t n)
     struct front *f = c->front;
     if (c->closing || c->close_after_reply || c->protocol_error) return;
     STAT_ADD(c->bytes_in, n);
-    __atomic_store_n(&c->active_ms, f->worker.now_ms, __ATOMIC_RELAXED);
+    __atomic_store_n(&c->active_ms, f->worker.mono_ms, __ATOMIC_RELAXED);
     bool ready, busy = c->batch || c->away || c->waiter || c->paused || c->held;
     if (likely(!busy && !c->in.len)) {
         ready = parse_fresh(c, chunk, p, n);
@@ -532,7 +532,7 @@ static bool flush(struct conn *c)
     if (c->held || hold(c)) return true;
     STAT_ADD(c->bytes_out, c->out.len);
     stream_send(c->front->loop, &c->stream, &c->out);
-    return likely(stream_unsent(&c->stream) <= LOOK_AT_LIMITS) || conn_check_limits(c, c->front->worker.now_ms);
+    return likely(stream_unsent(&c->stream) <= LOOK_AT_LIMITS) || conn_check_limits(c, c->front->worker.mono_ms);
 }
 
 /* A slice of answers is due: true, and the rest of the requests have their turn later. A pipeline of small requests for large values
@@ -617,10 +617,10 @@ void conn_push(struct conn *c, struct slice message)
         front_ready(c->front, c);
     }
     /* Now, not when they are sent: a burst for many clients must not use up the memory before the turn ends. */
-    if (unlikely(unsent_bytes(c) > LOOK_AT_LIMITS)) conn_check_limits(c, c->front->worker.now_ms);
+    if (unlikely(unsent_bytes(c) > LOOK_AT_LIMITS)) conn_check_limits(c, c->front->worker.mono_ms);
 }
 
-bool conn_check_limits(struct conn *c, int64_t now_ms)
+bool conn_check_limits(struct conn *c, int64_t mono_ms)
 {
     if (c->closing || c->stream.closed) return true;
     struct config *cfg = server_of(c)->config;
@@ -631,8 +631,8 @@ bool conn_check_limits(struct conn *c, int64_t now_ms)
     int64_t unsent = (int64_t)unsent_bytes(c);
     bool over = hard && unsent >= hard;
     if (!soft || unsent < soft) c->over_soft_since_ms = 0;
-    else if (!c->over_soft_since_ms) c->over_soft_since_ms = now_ms;
-    else over |= now_ms - c->over_soft_since_ms > seconds * 1000;
+    else if (!c->over_soft_since_ms) c->over_soft_since_ms = mono_ms;
+    else over |= mono_ms - c->over_soft_since_ms > seconds * 1000;
     if (!over) return true;
     slog(&server_of(c)->log, SLOG_WARNING, "output buffer limit reached, client closed", "id=%llu bytes=%lld",
          (unsigned long long)c->id, (long long)unsent);

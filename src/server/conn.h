@@ -98,7 +98,7 @@ struct conn {
     /* For CLIENT LIST, read by other threads: numbers relaxed, texts under the front's lock. */
     char *name, *lib_name, *lib_ver;
     char peer[64], local[64];
-    int64_t since_ms, active_ms;
+    int64_t since_ms, active_ms; /* by mono_ms */
     const struct command *last_command;
     uint64_t bytes_in, bytes_out, commands;
 };
@@ -122,7 +122,7 @@ void conn_unblock(struct conn *c, bool with_error);
 void conn_push(struct conn *c, struct slice message); /* out of band: after the reply in progress */
 bool conn_may_send(const struct conn *c); /* the log allows its replies */
 void conn_release(struct conn *c); /* the log has advanced: the held replies may go */
-bool conn_check_limits(struct conn *c, int64_t now_ms); /* false: it did not read its answers and was closed, perhaps freed */
+bool conn_check_limits(struct conn *c, int64_t mono_ms); /* false: it did not read its answers and was closed, perhaps freed */
 bool conn_idle(const struct conn *c); /* nothing under way, nothing unsent */
 
 /* The running command's connection. */

@@ -38,7 +38,7 @@ void conn_start_waiting(struct conn *c, struct waiter *wt)
     }
     show_waiter(c, wt);
     atomic_fetch_add(&server_of(c)->blocked, 1);
-    if (wt->timeout_ms) front_set_timer(c->front, c, c->front->worker.now_ms + wt->timeout_ms + 1); /* now_ms is rounded down: never early */
+    if (wt->timeout_ms) front_set_timer(c->front, c, c->front->worker.mono_ms + wt->timeout_ms + 1); /* mono_ms is rounded down: never early */
 }
 
 void conn_served(struct worker *w, struct waiter *wt)
@@ -107,7 +107,7 @@ void conn_timeout(struct conn *c)
     if (!c->waiter) return;
     const struct command *cmd = waiting_command(c);
     if (conn_cancel_wait(c)) answer_unserved(c, cmd);
-    else front_set_timer(c->front, c, c->front->worker.now_ms + 1);
+    else front_set_timer(c->front, c, c->front->worker.mono_ms + 1);
 }
 
 void conn_unblock(struct conn *c, bool with_error)

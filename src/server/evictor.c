@@ -52,24 +52,24 @@ static void set_marks(struct server *s, uint64_t limit)
 }
 
 /* What the allocator keeps for later counts too. */
-static void give_back_heap(struct server *s, int64_t now_ms)
+static void give_back_heap(struct server *s, int64_t mono_ms)
 {
-    if (!mallctl || now_ms < s->next_purge_ms) return;
-    s->next_purge_ms = now_ms + PURGE_MS;
+    if (!mallctl || mono_ms < s->next_purge_ms) return;
+    s->next_purge_ms = mono_ms + PURGE_MS;
     mallctl("arena.4096.purge", NULL, NULL, NULL, 0); /* 4096: all of them (MALLCTL_ARENAS_ALL) */
 }
 
-void evictor_tick(struct server *s, int64_t now_ms)
+void evictor_tick(struct server *s, int64_t mono_ms)
 {
     uint64_t limit = (uint64_t)CONFIG_NUM(s->config, maxmemory);
-    if (!s->engine->thaws || now_ms < s->next_limit_ms) return;
-    s->next_limit_ms = now_ms + TICK_MS;
+    if (!s->engine->thaws || mono_ms < s->next_limit_ms) return;
+    s->next_limit_ms = mono_ms + TICK_MS;
     if (limit && policy_of(s) == EVICT_COLD) {
         uint64_t rss = sampler_resident_bytes(), used = used_bytes(s), overhead = rss > used ? rss - used : 0;
         uint64_t goal = limit - limit / SLACK_SHARE, lowered = goal > overhead ? goal - overhead : 0;
         uint64_t least = limit / 4 > LEAST_DATA_BYTES ? limit / 4 : limit / 2 < LEAST_DATA_BYTES ? limit / 2 : LEAST_DATA_BYTES;
         if (lowered < least) lowered = least;
-        if (rss > goal) give_back_heap(s, now_ms);
+        if (rss > goal) give_back_heap(s, mono_ms);
         atomic_store_explicit(&s->data_limit, lowered, memory_order_relaxed);
         if (lowered < limit) limit = lowered;
         tier_set_pending_max(s->engine->thaws->tier, limit / 32 < PENDING_MOST ? limit / 32 : PENDING_MOST);

@@ -16,7 +16,7 @@ enum evictor_room evictor_make_room(struct worker *w, struct server *s);
 bool evictor_step(struct worker *w, struct server *s);
 
 /* In every turn of one thread: looks now and then how much the process occupies, for the policy cold. */
-void evictor_tick(struct server *s, int64_t now_ms);
+void evictor_tick(struct server *s, int64_t mono_ms);
 
 /* The process occupies so much beyond its data that it pays to look for holes in the arenas. */
 bool evictor_wants_compaction(const struct server *s);

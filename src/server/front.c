@@ -197,7 +197,7 @@ void front_set_timer(struct front *f, struct conn *c, int64_t deadline_ms)
 
 static void fire_timers(struct front *f)
 {
-    while (f->n_timers && f->timers[0]->deadline_ms <= f->worker.now_ms) {
+    while (f->n_timers && f->timers[0]->deadline_ms <= f->worker.mono_ms) {
         struct conn *c = f->timers[0];
         remove_timer(f, c);
         conn_timeout(c);
@@ -233,7 +233,7 @@ static void check_pause(struct front *f)
 {
     struct server *s = f->server;
     int64_t until = atomic_load(&s->pause_until_ms);
-    if (until && f->worker.now_ms >= until) atomic_compare_exchange_strong(&s->pause_until_ms, &until, 0);
+    if (until && f->worker.mono_ms >= until) atomic_compare_exchange_strong(&s->pause_until_ms, &until, 0);
     front_unpause(f);
 }
 
@@ -268,8 +268,8 @@ static void upkeep(struct front *f)
 static void check_conn(struct front *f, struct conn *c)
 {
     int64_t timeout_s = CONFIG_NUM(f->server->config, timeout_s);
-    if (!conn_check_limits(c, f->worker.now_ms)) return;
-    if (timeout_s && conn_idle(c) && !c->subs && f->worker.now_ms - c->active_ms > timeout_s * 1000) conn_close(c);
+    if (!conn_check_limits(c, f->worker.mono_ms)) return;
+    if (timeout_s && conn_idle(c) && !c->subs && f->worker.mono_ms - c->active_ms > timeout_s * 1000) conn_close(c);
 }
 
 /* Looks at a tenth of the connections, so at each once a second. */
@@ -286,7 +286,7 @@ static void check_conns(struct front *f)
 
 static void cron(struct front *f)
 {
-    int64_t now = f->worker.now_ms;
+    int64_t now = f->worker.mono_ms;
     if (f->worker.id == 0) {
         evictor_tick(f->server, now);
         topology_tick(f->server->topology, &f->worker);
@@ -309,7 +309,7 @@ static void cron(struct front *f)
     if (f->worker.id != 0) return;
     rangekeeper_tick(f->server->rangekeeper, &f->worker);
     sampler_tick(f->server, now);
-    recover_tick(f->server, now);
+    recover_tick(f->server, f->worker.now_ms);
 }
 
 /* ---- the loop's events */
@@ -387,12 +387,12 @@ static bool stopped(struct front *f)
 static int sleep_ms(struct front *f)
 {
     if (f->ready || f->worker.runnable) return 0;
-    int64_t until = f->stopping ? f->worker.now_ms + UPKEEP_SOON_MS : f->next_cron_ms;
-    if ((f->more_upkeep || f->starving) && until > f->worker.now_ms + UPKEEP_SOON_MS) until = f->worker.now_ms + UPKEEP_SOON_MS;
+    int64_t until = f->stopping ? f->worker.mono_ms + UPKEEP_SOON_MS : f->next_cron_ms;
+    if ((f->more_upkeep || f->starving) && until > f->worker.mono_ms + UPKEEP_SOON_MS) until = f->worker.mono_ms + UPKEEP_SOON_MS;
     if (f->n_timers && f->timers[0]->deadline_ms < until) until = f->timers[0]->deadline_ms;
     int slice_ms = f->worker.id == 0 ? topology_wait_ms(f->server->topology) : -1;
-    if (slice_ms >= 0 && f->worker.now_ms + slice_ms < until) until = f->worker.now_ms + slice_ms;
-    int64_t ms = until - f->worker.now_ms;
+    if (slice_ms >= 0 && f->worker.mono_ms + slice_ms < until) until = f->worker.mono_ms + slice_ms;
+    int64_t ms = until - f->worker.mono_ms;
     int relay_ms = f->relay ? relay_wait_ms(f) : -1;
     int txns_ms = f->txns ? widetxn_wait_ms(f) : -1;
     int ranges_ms = f->ranges ? widerange_wait_ms(f) : -1;
@@ -448,8 +448,8 @@ static void *run(void *arg)
     while (!f->stopping || !stopped(f)) {
         turn(f);
         if (!f->stopping) continue;
-        if (!give_up_ms) give_up_ms = f->worker.now_ms + STOP_MAX_MS;
-        else if (f->worker.now_ms > give_up_ms) break;
+        if (!give_up_ms) give_up_ms = f->worker.mono_ms + STOP_MAX_MS;
+        else if (f->worker.mono_ms > give_up_ms) break;
     }
     return NULL;
 }

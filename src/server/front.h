@@ -48,7 +48,7 @@ struct front {
     struct wides *wides;       /* likewise: server/wide.h */
     struct movers *movers;     /* in a cluster, on the first front: server/movers.h; NULL: none */
     struct topics *topics; /* local subscribers: server/subscribe.h */
-    int64_t next_cron_ms;
+    int64_t next_cron_ms; /* by the worker's mono_ms, as the timers are */
     uint64_t cron_count;
     struct conn *cron_at; /* the next connection to look at */
     bool more_upkeep;     /* the last slice did not finish: go on soon */

@@ -23,7 +23,7 @@ bool pause_holds(const struct conn *c, const struct command *cmd)
     struct server *s = c->front->server;
     if (!pause_active(s) || strcmp(cmd->name, "client") == 0) return false;
     if (c->in_multi && !(cmd->flags & CMD_AT_ONCE)) return false; /* queueing is not running */
-    return c->front->worker.now_ms < atomic_load(&s->pause_all_until_ms) || writes(c, cmd);
+    return c->front->worker.mono_ms < atomic_load(&s->pause_all_until_ms) || writes(c, cmd);
 }
 
 static void extend(_Atomic int64_t *until, int64_t until_ms)

@@ -339,9 +339,9 @@ static void stand_in_line(struct relay_wait *w, struct slice reply)
     if (!w->timed) {
         int64_t timeout_ms = reply.n == RELAY_WAIT_TIMEOUT_BYTES ? (int64_t)le_u64(reply.p) : 0;
         w->timed = true;
-        if (timeout_ms) front_set_timer(c->front, c, c->front->worker.now_ms + timeout_ms + 1); /* now_ms is rounded down: never early */
+        if (timeout_ms) front_set_timer(c->front, c, c->front->worker.mono_ms + timeout_ms + 1); /* mono_ms is rounded down: never early */
     }
-    if (w->expired) front_set_timer(c->front, c, c->front->worker.now_ms); /* it may leave now */
+    if (w->expired) front_set_timer(c->front, c, c->front->worker.mono_ms); /* it may leave now */
     show(w, true);
     front_ready(c->front, c); /* what was answered before it goes out */
 }
@@ -470,7 +470,7 @@ void relay_wait_timeout(struct conn *c)
     struct relay_wait *w = c->wait;
     w->expired = true;
     if (leave(w)) end_unserved(w, false);
-    else if (w->state == WAITS) front_set_timer(c->front, c, c->front->worker.now_ms + 1); /* it is being tried */
+    else if (w->state == WAITS) front_set_timer(c->front, c, c->front->worker.mono_ms + 1); /* it is being tried */
 }
 
 void relay_wait_unblock(struct conn *c, bool with_error)

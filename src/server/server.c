@@ -282,7 +282,7 @@ static bool open_cold(struct server *s, const struct datadir *d)
     if (!t) return false;
     thaw_open(s->engine, t);
     apply_config(s);
-    evictor_tick(s, clock_unix_ms());
+    evictor_tick(s, clock_mono_us() / 1000);
     return true;
 }
 

@@ -139,6 +139,7 @@ void engine_fini_worker(struct worker *w)
 void engine_clock(struct worker *w)
 {
     w->now_ms = clock_unix_ms();
+    w->mono_ms = clock_mono_us() / 1000;
     w->now_ticks = clock_ticks();
 }
 

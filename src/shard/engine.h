@@ -91,7 +91,8 @@ struct worker {
     bool occupied;                /* a mailbox or a command is being run */
     struct shard **release_later; /* tokens to release when that is over */
     uint32_t n_release_later, cap_release_later;
-    int64_t now_ms;            /* the turn's time */
+    int64_t now_ms;            /* the turn's time, */
+    int64_t mono_ms;           /* and that of a clock which nobody sets: for what waits */
     uint64_t now_ticks;        /* when it was read */
     struct rng rng;
     struct exec x;             /* the running command; constant parts filled once */
@@ -166,7 +167,7 @@ void engine_wake(struct engine *e);
 void engine_receive(struct worker *w);                           /* runs the inbox */
 bool engine_may_sleep(struct worker *w);                         /* announces sleep; false: there is work, do not */
 void engine_awake(struct worker *w);
-void engine_clock(struct worker *w);                             /* reads the clock into now_ms */
+void engine_clock(struct worker *w);                             /* reads the clocks into now_ms and mono_ms */
 
 /* The worker that runs this command. */
 static inline struct worker *engine_worker_of(struct exec *x) { return (struct worker *)((char *)x - offsetof(struct worker, x)); }

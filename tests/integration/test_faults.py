@@ -5,6 +5,7 @@ import resource
 import select
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import redis
@@ -481,3 +482,26 @@ def test_a_clock_that_is_set_back_does_not_put_off_the_next_dump(faulty, faults,
     for n in (2, 3):
         assert write(c, f"after{n}")
         wait_for(lambda: dumps() == n)
+
+
+@pytest.mark.parametrize("ahead_s", [3600, -3600])
+def test_a_clock_that_is_set_changes_nothing_for_who_waits(faulty, faults, data, ahead_s):
+    s = faulty("no")
+    c, waiting = s.client(), s.client()
+    c.ping()
+    waiting.execute_command("CLIENT", "NO-EVICT", "ON")  # connected before the clock is set
+    with ThreadPoolExecutor(1) as pool:
+        began = time.monotonic()
+        answer = pool.submit(waiting.blpop, "list", 1.5)
+        wait_for(lambda: c.info("clients")["blocked_clients"] == 1)
+        faults.set_clock(ahead_s)
+        assert answer.result(timeout=20) is None
+        assert 1.4 < time.monotonic() - began < 10
+    c.set("k", "v", px=100)
+    wait_for(lambda: c.info("stats")["expired_keys"] == 1)  # by itself: nobody asks for it
+    c.execute_command("CLIENT", "PAUSE", "300")
+    began = time.monotonic()
+    assert c.get("other") is None
+    assert 0.2 < time.monotonic() - began < 10
+    ages = [int(client["age"]) for client in c.client_list()]
+    assert len(ages) == 2 and max(ages) < 60
