@@ -37,13 +37,14 @@ static bool parse_hash(struct slice digits, uint64_t *hash)
 
 /* ---- room */
 
-/* A member that would have more replicas than this node has room for; 0: none. What room the others have is theirs to know, but nodes are started alike. */
+/* What room the others have is theirs to know, but nodes are started alike. */
+bool metahost_hash_room(const struct metahost *h, uint64_t node) { return metagroups_of_node(h->groups, node, NULL, 0) < META_FIRST_DATA_GROUP + h->seats; }
+
+/* A member that has no room for another replica; 0: none. */
 static uint64_t member_without_room(const struct metahost *h, const struct metagroups_group *g)
 {
-    for (uint32_t i = 0; i < g->wanted.n; i++) {
-        uint32_t replicas = metagroups_of_node(h->groups, g->wanted.m[i].node, NULL, 0);
-        if (replicas >= META_FIRST_DATA_GROUP + h->seats) return g->wanted.m[i].node;
-    }
+    for (uint32_t i = 0; i < g->wanted.n; i++)
+        if (!metahost_hash_room(h, g->wanted.m[i].node)) return g->wanted.m[i].node;
     return 0;
 }
 
@@ -62,7 +63,7 @@ const char *metahost_hash_plan(const struct metahost *h, uint64_t group, struct 
     if (at <= d->first || at > d->last) return "nothing of the interval would be left below that hash";
     uint64_t full = member_without_room(h, g);
     if (full) {
-        buf_printf(sentence, "node %" PRIu64 " has no room for another replica: cluster-seats is too small", full);
+        buf_printf(sentence, METAHOST_HASH_NO_ROOM, full);
         return "no room";
     }
     *p = (struct metaops_plan){.kind = METAOPS_SPLIT, .of_hash = true, .new_group = true, .group = g->id, .range = d->id, .generation = d->generation, .hash = at};

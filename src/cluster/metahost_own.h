@@ -166,6 +166,9 @@ uint32_t metahost_spaces_home(const struct space_map *m, struct slice space); /*
 void metahost_spaces_sweep(struct metahost *h); /* the leader of group 1: operations whose driver is lost */
 
 /* ---- metahost_hash.c */
+/* Whether a node may get another replica of a data group; if not, what its asker is told. */
+bool metahost_hash_room(const struct metahost *h, uint64_t node);
+#define METAHOST_HASH_NO_ROOM "node %" PRIu64 " has no room for another replica: cluster-seats is too small"
 /* The operation that splits a group; the hash in hex, or empty. NULL, or why there is none (sentence: it is there). */
 const char *metahost_hash_plan(const struct metahost *h, uint64_t group, struct slice hash, struct metaops_plan *p, struct buf *sentence);
 

@@ -186,17 +186,20 @@ static void ask_node(struct metahost *h, const struct question *q, uint64_t id, 
 static void ask_move(struct metahost *h, const struct question *q, const uint64_t *numbers, uint32_t timeout_ms)
 {
     struct metacode_entry e = {.kind = METACODE_OP_BEGIN};
+    const struct metagroups_group *g = numbers[0] <= UINT32_MAX ? metagroups_find(h->groups, (uint32_t)numbers[0]) : NULL;
     const struct metanodes_node *to = metanodes_find(h->nodes, numbers[2]);
     e.begin.driver = h->me;
     e.begin.plan = (struct metaops_plan){.kind = METAOPS_MOVE_REPLICA, .group = (uint32_t)numbers[0], .from = numbers[1], .to = numbers[2]};
     if (numbers[0] < META_FIRST_DATA_GROUP)
         answer(q, -EINVAL, "every node has a replica of groups 0 and 1");
-    else if (numbers[0] > UINT32_MAX || !metagroups_find(h->groups, (uint32_t)numbers[0]))
+    else if (!g)
         answer(q, -ENOENT, "there is no group %" PRIu64, numbers[0]);
     else if (!numbers[1] || !numbers[2] || numbers[1] == numbers[2])
         answer(q, -EINVAL, "a replica moves from one node to another");
     else if (!to || to->state != METACODE_UP)
         answer(q, -EINVAL, "node %" PRIu64 " is %s", numbers[2], to ? metacode_node_state_name(to->state) : "not known");
+    else if (!meta_members_has(&g->wanted, numbers[2]) && !metahost_hash_room(h, numbers[2]))
+        answer(q, -ENOSPC, METAHOST_HASH_NO_ROOM, numbers[2]);
     else
         ask_state(h, q, &e, timeout_ms);
 }

@@ -137,7 +137,7 @@ def test_what_cannot_be_split_is_refused(make_cluster):
     c = link(cluster)
     put(cluster, 9000)
     for words, why in (((1,), "groups 0 and 1 hold no keys"), ((9,), "there is no such group"), ((2, "x"), "a hash is a number of 1 to 16 hex digits"), ((2, f"{HALF:x}"), "that hash is another group's"),
-                       ((2, "0"), "nothing of the interval would be left below that hash"), (("two",), "which are numbers")):
+                       ((2, "0"), "nothing of the interval would be left below that hash"), (("two",), "what it takes is the number of a group, and a hash or none")):
         assert why in c.ask("CLUSTER", "SPLIT", *words)
     answers = c.ask_all([("CLUSTER", "SPLIT", 2, "100"), ("CLUSTER", "SPLIT", 2), ("SPACE.SET", "other", "RANGE")])
     assert answers[0] == "4"

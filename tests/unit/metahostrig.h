@@ -67,6 +67,7 @@ struct metahostrig {
     struct rng rng;
     struct slog log;
     uint32_t shards, founders, replication;
+    uint32_t seats; /* of nodes that are started from now on */
     uint32_t loss; /* of 100 messages so many are lost */
     struct metahostrig_node nodes[METAHOSTRIG_NODES + 1]; /* by id */
     struct metahostrig_group groups[METAHOSTRIG_GROUPS];
@@ -411,7 +412,7 @@ static inline void metahostrig_start(struct metahostrig *r, uint64_t id)
     metahostrig_describe(n, id);
     for (uint32_t i = 0; i < r->founders; i++) founders[i] = r->nodes[i + 1].is;
     struct metaplace_cluster c = {.id = "a cluster of ou", .seed = 7, .default_mode = SPACE_BUCKET, .shards = r->shards, .replication = r->replication, .nodes = founders, .n_nodes = r->founders};
-    struct metahost_options o = {.node = id, .incarnation = ++n->incarnation, .now = r->now, .seats = METAHOSTRIG_GROUPS, .seed = rng_u64(&r->rng), .cluster = "a cluster of ou", .me = n->is,
+    struct metahost_options o = {.node = id, .incarnation = ++n->incarnation, .now = r->now, .seats = r->seats, .seed = rng_u64(&r->rng), .cluster = "a cluster of ou", .me = n->is,
                                  .founding = id <= r->founders ? &c : NULL, .calls = metahostrig_calls, .log = &r->log};
     o.calls.ctx = n;
     n->exists = n->up = true;
@@ -514,6 +515,7 @@ static inline struct metahostrig *metahostrig_new(uint32_t founders, uint32_t sh
     r->founders = founders;
     r->shards = shards;
     r->replication = 3;
+    r->seats = METAHOSTRIG_GROUPS;
     rng_init(&r->rng, seed);
     slog_open(&r->log, getenv("METAHOSTRIG_LOG"), SLOG_TEXT, getenv("METAHOSTRIG_LOG") ? SLOG_DEBUG : (enum slog_level)99);
     for (uint64_t id = 1; id <= founders; id++) metahostrig_describe(&r->nodes[id], id); /* the list is the same on all */

@@ -103,6 +103,32 @@ static void what_a_lost_node_had_planned_for_a_key_space_is_done(void **state)
     assert_true(planned > 0);
 }
 
+static void a_replica_is_moved_only_to_a_node_that_has_a_seat_for_it(void **state)
+{
+    struct metahostrig_answer a = {0};
+    struct metahostrig *r = metahostrig_new(4, 4, 43);
+    metahostrig_run_to_rest(r, 60);
+    const struct raftnode_members *m = &metagroups_find(metahostrig_groups(r, 1), 3)->wanted;
+    uint64_t from = m->m[0].node, to = 1;
+    while (meta_members_has(m, to)) to++;
+    char words[32], text[96];
+    snprintf(words, sizeof words, "3 %u %u", (unsigned)from, (unsigned)to);
+    snprintf(text, sizeof text, "node %u has no room for another replica: cluster-seats is too small", (unsigned)to);
+    r->seats = 3; /* all of them have three replicas */
+    metahostrig_crash(r, 1);
+    metahostrig_start(r, 1);
+    metahostrig_run_to_rest(r, 60);
+    assert_int_equal(metahostrig_ask(r, 1, METAHOST_MOVE, words, &a), -ENOSPC);
+    assert_string_equal(a.text.p, text);
+    r->seats = 4;
+    metahostrig_crash(r, 1);
+    metahostrig_start(r, 1);
+    metahostrig_run_to_rest(r, 60);
+    assert_int_equal(metahostrig_ask(r, 1, METAHOST_MOVE, words, &a), 0);
+    buf_fini(&a.text);
+    metahostrig_free(r);
+}
+
 static void note_version(void *ctx, uint64_t version) { *(uint64_t *)ctx = version; }
 
 static uint64_t step_of(struct metahostrig *r, uint64_t node, uint64_t op, enum metaops_step from, enum metaops_step to, const char *boundary)
@@ -344,6 +370,7 @@ static void a_question_that_nobody_can_decide_times_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_replica_is_moved_only_to_a_node_that_has_a_seat_for_it),
         cmocka_unit_test(questions_are_answered_with_a_result_or_a_sentence),
         cmocka_unit_test(what_a_lost_node_had_planned_for_a_key_space_is_done),
         cmocka_unit_test(who_leads_the_map_knows_what_is_to_be_carried),
