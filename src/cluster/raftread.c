@@ -128,16 +128,24 @@ void raftread_send(struct raftnode *n)
     n->probe++;
 }
 
+/* Where a node's answers are noted. There is room for as many as a group can have members; nodes that were members before give way, and who is silent, in the order of their last answers. */
+static uint32_t place_of(struct raftread_state *s, uint64_t node)
+{
+    uint32_t i = 0, oldest = 0;
+    for (; i < s->n_acks && s->acks[i].node != node; i++)
+        if (s->acks[i].probe < s->acks[oldest].probe) oldest = i;
+    if (i < s->n_acks) return i;
+    if (i == RAFTNODE_MEMBERS_MAX) i = oldest;
+    else s->n_acks++;
+    s->acks[i].node = node;
+    s->acks[i].probe = 0;
+    return i;
+}
+
 static void note_ack(struct raftgroup *g, uint64_t from, uint64_t probe)
 {
     struct raftread_state *s = &g->reads;
-    uint32_t i = 0;
-    while (i < s->n_acks && s->acks[i].node != from) i++;
-    if (i == RAFTNODE_MEMBERS_MAX) return;
-    if (i == s->n_acks) {
-        s->acks[s->n_acks].node = from;
-        s->acks[s->n_acks++].probe = 0;
-    }
+    uint32_t i = place_of(s, from);
     if (s->acks[i].probe < probe) s->acks[i].probe = probe;
     if (s->n) raftnode_soil(g);
 }

@@ -268,6 +268,31 @@ static void a_read_outlives_a_lost_probe(void **state)
     rig_free(r);
 }
 
+static void answer_probe(struct rig_node *leader, uint64_t from)
+{
+    struct buf b = {0};
+    struct wire_frame f;
+    const char *why = NULL;
+    size_t frame = wireraft_probe_begin(&b, WIRE_PROBE_ACK, 0);
+    wireraft_probe_add(&b, 0, leader->g[0].term);
+    wire_end(&b, frame);
+    assert_int_equal(wire_frame(buf_slice(&b), &f, &why), WIRE_OK);
+    assert_int_equal(raftnode_receive(leader->raft, from, &f), 0);
+    buf_fini(&b);
+}
+
+static void reads_go_on_when_a_leader_has_outlived_many_members(void **state)
+{
+    struct rig *r = rig_new(3);
+    rig_create(r, 0, 3);
+    struct rig_node *leader = rig_new_leader(r, 0);
+    for (uint64_t gone = 0; gone < RAFTNODE_MEMBERS_MAX; gone++) answer_probe(leader, 100 + gone);
+    uint64_t asked = read_all(leader, 1);
+    rig_settle(r);
+    assert_int_equal(leader->reads_ok, asked);
+    rig_free(r);
+}
+
 static void heartbeats_of_all_groups_leave_in_one_piece(void **state)
 {
     struct rig *r = rig_new(3);
@@ -493,6 +518,7 @@ int main(void)
         cmocka_unit_test(reads_go_on_when_the_one_who_is_asked_is_silent),
         cmocka_unit_test(a_read_without_a_majority_is_not_confirmed_and_fails_with_the_role),
         cmocka_unit_test(a_read_outlives_a_lost_probe),
+        cmocka_unit_test(reads_go_on_when_a_leader_has_outlived_many_members),
         cmocka_unit_test(heartbeats_of_all_groups_leave_in_one_piece),
         cmocka_unit_test(what_is_committed_in_a_prompt_group_is_heard_of_without_a_heartbeat),
         cmocka_unit_test(what_a_leader_submitted_in_vain_is_told_and_the_rest_handed_again),
