@@ -8,7 +8,7 @@
 #include "cluster/wire.h"
 #include "nodesim_own.h"
 
-enum { STRIKE_BITS = 8, BLIND_MS = 3000, BLIND_LEAST_MS = 300, UNSET_TURNS = 6 };
+enum { STRIKE_BITS = 8, BLIND_MS = 3000, BLIND_LEAST_MS = 300, BLIND_LONG_MS = 4000, UNSET_TURNS = 6 };
 
 struct nodesim_topology {
     /* As of the latest map that any node had. */
@@ -80,17 +80,24 @@ static bool strike_some(struct nodesim *s, uint32_t here, uint32_t driver, uint3
 
 /* ---- nodes that hear nothing of the map */
 
+/* The bug of this mutant shows if a group comes and gets keys while somebody hears nothing of it: somebody is blinded before each comes, and for long, also when other faults have ended. */
+static bool blinds_for_groups(const struct nodesim *s) { return s->mutant == NODESIM_OLD_LIST; }
+
 static void blind(struct nodesim *s, uint32_t node)
 {
     struct nodesim_topology *t = s->topology;
     if (!node || world_now(s->w) < t->blind_until) return;
     t->blind = node;
     world_trace(s->w, t->blind, "hears nothing of the map");
-    t->blind_until = world_now(s->w) + (BLIND_LEAST_MS + rng_below(world_rng(s->w), BLIND_MS)) * WORLD_MS;
+    uint32_t least_ms = blinds_for_groups(s) ? BLIND_LONG_MS : BLIND_LEAST_MS;
+    t->blind_until = world_now(s->w) + (least_ms + rng_below(world_rng(s->w), BLIND_MS)) * WORLD_MS;
     s->result->blinded++;
 }
 
-uint32_t nodesim_topology_blind(const struct nodesim *s) { return s->admin && world_now(s->w) < s->topology->blind_until ? s->topology->blind : 0; }
+uint32_t nodesim_topology_blind(const struct nodesim *s)
+{
+    return (s->admin || blinds_for_groups(s)) && world_now(s->w) < s->topology->blind_until ? s->topology->blind : 0;
+}
 
 bool nodesim_topology_blinds(const struct nodesim *s, uint32_t from, uint32_t to, const struct wire_frame *f)
 {
@@ -218,6 +225,7 @@ static void ask_to_split(struct nodesim *s, const struct slice *argv, uint32_t n
 {
     if (s->topology->group_splits == NODESIM_NEW) return;
     s->topology->group_splits++;
+    if (blinds_for_groups(s)) blind(s, 1 + (uint32_t)rng_below(world_rng(s->w), NODESIM_NODES));
     nodesim_story_ask(s, METAHOST_SPLIT_GROUP, 0, argv, n);
 }
 
