@@ -140,7 +140,6 @@ static void ask_space(struct metahost *h, const struct question *q, const struct
     e.begin.driver = h->me;
     if (!metahost_spaces_plan(h, q->kind, argv, &e.begin.plan, &range, &is_so, &why)) {
         answer(q, -EINVAL, "%.*s", (int)why.len, why.p);
-        buf_fini(&why);
     } else if (is_so) {
         answer(q, 0, "%s", "");
     } else {
@@ -148,6 +147,7 @@ static void ask_space(struct metahost *h, const struct question *q, const struct
         *p = (struct metahost_planned){.q = mem_dup(q, sizeof *q), .deadline = h->now + timeout_ms};
         metahost_ask_propose(h, &e, METAHOST_ASK_QUESTION, 0, timeout_ms, question_planned, p);
     }
+    buf_fini(&why); /* also of a refusal that is left to group 1 */
 }
 
 static void ask_join(struct metahost *h, const struct question *q, const struct slice *argv, uint32_t timeout_ms)
