@@ -335,6 +335,8 @@ static void check_end(struct nodesim *s)
     nodesim_client_judge(s);
 }
 
+static bool has_changed_ranges(const struct nodesim_result *r) { return r->splits + r->merges + r->range_moves > 0; }
+
 static void tell_story(struct nodesim *s)
 {
     struct world *w = s->w;
@@ -360,6 +362,7 @@ static void tell_story(struct nodesim *s)
     world_heal(w);
     uint64_t writes = s->result->writes;
     world_run(w, PEACE_MS / 2 * WORLD_MS);
+    for (int i = 0; i < REST_TRIES && !world_failure(w) && !has_changed_ranges(s->result); i++) world_run(w, 50 * WORLD_MS); /* faults may have kept all changes from ending */
     s->changes = false;
     world_run(w, PEACE_MS / 2 * WORLD_MS);
     s->load = false;
@@ -433,7 +436,6 @@ void nodesim_run(uint64_t seed, enum nodesim_mutant mutant, bool trace, struct n
     if (out->failed) snprintf(out->why, sizeof out->why, "%s", world_failure(s->w));
     out->world = *world_counts(s->w);
     out->hash = world_hash(s->w);
-    out->counts = out->world.crashes && out->reigns > NODESIM_DATA && out->refills + out->installs && out->writes && out->reads && out->wide_writes && out->wide_reads &&
-                  out->splits + out->merges + out->range_moves;
+    out->counts = out->world.crashes && out->reigns > NODESIM_DATA && out->refills + out->installs && out->writes && out->reads && out->wide_writes && out->wide_reads && has_changed_ranges(out);
     free_sim(s);
 }
