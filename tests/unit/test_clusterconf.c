@@ -8,10 +8,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "configrig.h"
 #include "server/clusterconf.h"
-#include "server/config.h"
 
-static char *const no_env[] = {NULL};
 static const char three[] = "1=h1:17001/h1:7001,2=h2:17002/h2:7002,3=[::1]:17003/[::1]:7003";
 
 /* ---- the list of the first nodes */
@@ -66,36 +65,6 @@ static void a_list_that_makes_no_sense_is_refused_with_its_word(void **state)
 }
 
 /* ---- a whole command line */
-
-struct loaded {
-    struct config cfg;
-    struct buf error;
-    enum config_outcome outcome;
-};
-
-static void load(struct loaded *l, int argc, const char *const *argv)
-{
-    memset(l, 0, sizeof *l);
-    l->outcome = config_load(&l->cfg, argc, (char *const *)(uintptr_t)argv, no_env, &l->error);
-    buf_add_byte(&l->error, '\0');
-}
-
-static void unload(struct loaded *l)
-{
-    config_fini(&l->cfg);
-    buf_fini(&l->error);
-}
-
-#define ARGS(...) (int)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)), (const char *const[]){__VA_ARGS__}
-
-static void assert_bad(const char *says, int argc, const char *const *argv)
-{
-    struct loaded l;
-    load(&l, argc, argv);
-    assert_int_equal(l.outcome, CONFIG_BAD);
-    if (!strstr(l.error.p, says)) fail_msg("'%s' does not say '%s'", l.error.p, says);
-    unload(&l);
-}
 
 static void assert_addresses(const char *listen, const char *advertise, const char *clients, const struct node_peer *me, int argc, const char *const *argv)
 {

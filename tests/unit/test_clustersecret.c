@@ -9,9 +9,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "configrig.h"
 #include "io/wholefile.h"
 #include "server/clustersecret.h"
-#include "server/config.h"
 
 static const char one[] = "sixteen letters.", two[] = "another-of-sixteen-or-more";
 
@@ -87,37 +87,6 @@ static void or_they_are_lines_of_a_file(void **state)
 }
 
 /* ---- options */
-
-struct loaded {
-    struct config cfg;
-    struct buf error;
-    enum config_outcome outcome;
-};
-
-static void load(struct loaded *l, int argc, const char *const *argv)
-{
-    static char *const no_env[] = {NULL};
-    *l = (struct loaded){0};
-    l->outcome = config_load(&l->cfg, argc, (char *const *)(uintptr_t)argv, no_env, &l->error);
-    buf_add_byte(&l->error, '\0');
-}
-
-static void unload(struct loaded *l)
-{
-    config_fini(&l->cfg);
-    buf_fini(&l->error);
-}
-
-#define ARGS(...) (int)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)), (const char *const[]){__VA_ARGS__}
-
-static void assert_bad(const char *says, int argc, const char *const *argv)
-{
-    struct loaded l;
-    load(&l, argc, argv);
-    assert_int_equal(l.outcome, CONFIG_BAD);
-    if (!strstr(l.error.p, says)) fail_msg("'%s' does not say '%s'", l.error.p, says);
-    unload(&l);
-}
 
 static void assert_keys(struct loaded *l, struct linksecret expected)
 {

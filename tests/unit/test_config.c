@@ -10,40 +10,17 @@
 #include <cmocka.h>
 
 #include "command/command.h"
+#include "configrig.h"
 #include "io/wholefile.h"
-#include "server/config.h"
 #include "server/options.h"
 #include "server/optval.h"
 #include "shard/journal.h"
 #include "store/evict.h"
 
-static char *const no_env[] = {NULL};
-
-struct loaded {
-    struct config cfg;
-    struct buf error;
-    enum config_outcome outcome;
-};
-
-static void load(struct loaded *l, char *const *env, int argc, const char *const *argv)
-{
-    memset(l, 0, sizeof *l);
-    l->outcome = config_load(&l->cfg, argc, (char *const *)(uintptr_t)argv, env, &l->error);
-    buf_add_byte(&l->error, '\0');
-}
-
-static void unload(struct loaded *l)
-{
-    config_fini(&l->cfg);
-    buf_fini(&l->error);
-}
-
-#define ARGS(...) (int)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)), (const char *const[]){__VA_ARGS__}
-
-static void assert_bad(const char *expected, char *const *env, int argc, const char *const *argv)
+static void assert_refusal(const char *expected, char *const *env, int argc, const char *const *argv)
 {
     struct loaded l;
-    load(&l, env, argc, argv);
+    load_in(&l, env, argc, argv);
     assert_int_equal(l.outcome, CONFIG_BAD);
     assert_string_equal(l.error.p, expected);
     unload(&l);
@@ -206,7 +183,7 @@ static void help_and_markdown_name_every_option(void **state)
 static void defaults_are_those_of_the_table(void **state)
 {
     struct loaded l;
-    load(&l, no_env, 0, NULL);
+    load_in(&l, no_env, 0, NULL);
     assert_int_equal(l.outcome, CONFIG_READY);
     assert_int_equal(CONFIG_NUM(&l.cfg, port), 6379);
     assert_string_equal(l.cfg.bind, "127.0.0.1");
@@ -221,7 +198,7 @@ static void defaults_are_those_of_the_table(void **state)
 static void the_command_line_has_all_its_forms(void **state)
 {
     struct loaded l;
-    load(&l, no_env,
+    load_in(&l, no_env,
          ARGS("--port", "7000", "--maxmemory=1gb", "--ephemeral", "--activerehashing", "no", "--bind", "127.0.0.1,::1  -127.0.0.2",
               "--requirepass=a=b", "--hash_max_ziplist_entries", "5", "--list-max-listpack-size", "-1", "--save", "", "--appendonly", "no"));
     assert_string_equal(l.error.p, "");
@@ -243,7 +220,7 @@ static void later_sources_win(void **state)
     snprintf(option, sizeof option, "SHERD_CONFIG=%s", path);
     char *env[] = {option, (char[]){"SHERD_HZ=20"}, (char[]){"SHERD_MAXCLIENTS=30"}, (char[]){"OTHER=1"}, NULL};
     struct loaded l;
-    load(&l, env, ARGS("--maxclients", "300"));
+    load_in(&l, env, ARGS("--maxclients", "300"));
     assert_string_equal(l.error.p, "");
     assert_int_equal(CONFIG_NUM(&l.cfg, port), 1);
     assert_int_equal(CONFIG_NUM(&l.cfg, compat.hz), 20);
@@ -265,7 +242,7 @@ static void storage_and_compression_have_sections_and_flat_names(void **state)
     char path[32];
     struct loaded l;
     write_temp(path, storage_sections);
-    load(&l, no_env, ARGS("--config", path));
+    load_in(&l, no_env, ARGS("--config", path));
     assert_string_equal(l.error.p, "");
     assert_string_equal(l.cfg.data, "./data");
     assert_int_equal(CONFIG_NUM(&l.cfg, sync_policy), JOURNAL_EVERY_WRITE);
@@ -275,7 +252,7 @@ static void storage_and_compression_have_sections_and_flat_names(void **state)
     assert_string_equal(get(&l.cfg, "compression-*"), "compression-profile=high;compression-min-size=256;");
     unload(&l);
     char *const env[] = {(char[]){"SHERD_MAX_WAL_SIZE=1mb"}, (char[]){"SHERD_DATA_DIR=/e"}, (char[]){"SHERD_COMPRESSION_PROFILE=none"}, NULL};
-    load(&l, env, ARGS("--config", path, "--snapshot-interval", "9", "--compression-min-size=1kb"));
+    load_in(&l, env, ARGS("--config", path, "--snapshot-interval", "9", "--compression-min-size=1kb"));
     assert_string_equal(l.error.p, "");
     assert_string_equal(l.cfg.data, "/e");
     assert_int_equal(CONFIG_NUM(&l.cfg, max_wal_size), 1 << 20);
@@ -295,7 +272,7 @@ static void rewrite_keeps_the_words_that_a_file_uses(void **state)
         struct loaded l;
         struct buf after = {0};
         write_temp(path, lines[i][0]);
-        load(&l, no_env, ARGS("--config", path));
+        load_in(&l, no_env, ARGS("--config", path));
         assert_string_equal(SET(&l.cfg, "appendfsync", "always"), "");
         l.error.len = 0;
         assert_int_equal(config_rewrite(&l.cfg, &l.error), 0);
@@ -309,22 +286,22 @@ static void rewrite_keeps_the_words_that_a_file_uses(void **state)
 
 static void what_is_wrong_is_refused_by_name(void **state)
 {
-    assert_bad("command line: unknown option 'prot' (did you mean 'port'?)", no_env, ARGS("--prot", "1"));
-    assert_bad("command line: unknown option 'zzzzzz'", no_env, ARGS("--zzzzzz"));
-    assert_bad("--port needs a value", no_env, ARGS("--port"));
-    assert_bad("--port: argument must be between 0 and 65535 inclusive", no_env, ARGS("--port", "70000"));
-    assert_bad("--port: argument couldn't be parsed into an integer", no_env, ARGS("--port", "0x10"));
-    assert_bad("--maxmemory: argument must be a memory value", no_env, ARGS("--maxmemory", "1 gb"));
-    assert_bad("--log-level: argument(s) must be one of the following: debug, verbose, notice, warning", no_env, ARGS("--loglevel", "loud"));
-    assert_bad("unexpected argument 'sherd.conf'", no_env, ARGS("sherd.conf"));
-    assert_bad("--ephemeral: argument must be 'yes' or 'no'", no_env, ARGS("--ephemeral=maybe"));
-    assert_bad("--unixsocketperm: argument couldn't be parsed as an octal number", no_env, ARGS("--unixsocketperm", "8"));
-    assert_bad("--save: Invalid save parameters", no_env, ARGS("--save", "900"));
+    assert_refusal("command line: unknown option 'prot' (did you mean 'port'?)", no_env, ARGS("--prot", "1"));
+    assert_refusal("command line: unknown option 'zzzzzz'", no_env, ARGS("--zzzzzz"));
+    assert_refusal("--port needs a value", no_env, ARGS("--port"));
+    assert_refusal("--port: argument must be between 0 and 65535 inclusive", no_env, ARGS("--port", "70000"));
+    assert_refusal("--port: argument couldn't be parsed into an integer", no_env, ARGS("--port", "0x10"));
+    assert_refusal("--maxmemory: argument must be a memory value", no_env, ARGS("--maxmemory", "1 gb"));
+    assert_refusal("--log-level: argument(s) must be one of the following: debug, verbose, notice, warning", no_env, ARGS("--loglevel", "loud"));
+    assert_refusal("unexpected argument 'sherd.conf'", no_env, ARGS("sherd.conf"));
+    assert_refusal("--ephemeral: argument must be 'yes' or 'no'", no_env, ARGS("--ephemeral=maybe"));
+    assert_refusal("--unixsocketperm: argument couldn't be parsed as an octal number", no_env, ARGS("--unixsocketperm", "8"));
+    assert_refusal("--save: Invalid save parameters", no_env, ARGS("--save", "900"));
     char *env[] = {(char[]){"SHERD_PROT=1"}, NULL};
-    assert_bad("environment SHERD_PROT: unknown option 'PROT' (did you mean 'port'?)", env, 0, NULL);
+    assert_refusal("environment SHERD_PROT: unknown option 'PROT' (did you mean 'port'?)", env, 0, NULL);
     char *bad_value[] = {(char[]){"SHERD_PORT=x"}, NULL};
-    assert_bad("environment SHERD_PORT: argument couldn't be parsed into an integer", bad_value, 0, NULL);
-    assert_bad("/nonexistent.toml: cannot read: No such file or directory", no_env, ARGS("--config", "/nonexistent.toml"));
+    assert_refusal("environment SHERD_PORT: argument couldn't be parsed into an integer", bad_value, 0, NULL);
+    assert_refusal("/nonexistent.toml: cannot read: No such file or directory", no_env, ARGS("--config", "/nonexistent.toml"));
 }
 
 static void what_is_wrong_in_a_file_is_refused_with_its_line(void **state)
@@ -346,7 +323,7 @@ static void what_is_wrong_in_a_file_is_refused_with_its_line(void **state)
         char path[32], expected[300];
         write_temp(path, cases[i].text);
         snprintf(expected, sizeof expected, "%s:%s", path, cases[i].error);
-        assert_bad(expected, no_env, ARGS("--config", path));
+        assert_refusal(expected, no_env, ARGS("--config", path));
         unlink(path);
     }
 }
@@ -354,13 +331,13 @@ static void what_is_wrong_in_a_file_is_refused_with_its_line(void **state)
 static void modes_are_told_apart(void **state)
 {
     struct loaded l;
-    load(&l, no_env, ARGS("--help"));
+    load_in(&l, no_env, ARGS("--help"));
     assert_int_equal(l.outcome, CONFIG_SHOW_HELP);
     unload(&l);
-    load(&l, no_env, ARGS("--port", "1", "--check-config"));
+    load_in(&l, no_env, ARGS("--port", "1", "--check-config"));
     assert_int_equal(l.outcome, CONFIG_CHECKED);
     unload(&l);
-    assert_bad("--port: argument must be between 0 and 65535 inclusive", no_env, ARGS("--check-config", "--port", "-1"));
+    assert_refusal("--port: argument must be between 0 and 65535 inclusive", no_env, ARGS("--check-config", "--port", "-1"));
 }
 
 /* ---- rules between options */
@@ -370,26 +347,26 @@ static void the_open_network_needs_a_password(void **state)
     static const char refusal[] = "without a password the server would be open to everyone who can reach 0.0.0.0: set requirepass, "
                                   "bind to 127.0.0.1, or say protected-mode no";
     struct loaded l;
-    assert_bad(refusal, no_env, ARGS("--bind", "127.0.0.1 0.0.0.0"));
-    load(&l, no_env, ARGS("--bind", "0.0.0.0", "--protected-mode", "no"));
+    assert_refusal(refusal, no_env, ARGS("--bind", "127.0.0.1 0.0.0.0"));
+    load_in(&l, no_env, ARGS("--bind", "0.0.0.0", "--protected-mode", "no"));
     assert_int_equal(l.outcome, CONFIG_READY);
     unload(&l);
-    load(&l, no_env, ARGS("--bind", "0.0.0.0", "--requirepass", "secret"));
+    load_in(&l, no_env, ARGS("--bind", "0.0.0.0", "--requirepass", "secret"));
     assert_int_equal(l.outcome, CONFIG_READY);
     assert_non_null(strstr(SET(&l.cfg, "requirepass", ""), "without a password the server would be open"));
     assert_true(config_password_ok(&l.cfg, SLICE("secret")));
     assert_string_equal(SET(&l.cfg, "requirepass", "", "protected-mode", "no"), "");
     unload(&l);
-    load(&l, no_env, ARGS("--bind", "127.0.0.1 -::1 localhost"));
+    load_in(&l, no_env, ARGS("--bind", "127.0.0.1 -::1 localhost"));
     assert_int_equal(l.outcome, CONFIG_READY);
     unload(&l);
-    assert_bad("nothing to listen on: port is 0 and unixsocket is empty", no_env, ARGS("--port", "0"));
+    assert_refusal("nothing to listen on: port is 0 and unixsocket is empty", no_env, ARGS("--port", "0"));
 }
 
 static void only_the_whole_password_is_right(void **state)
 {
     struct loaded l;
-    load(&l, no_env, ARGS("--requirepass", "abab"));
+    load_in(&l, no_env, ARGS("--requirepass", "abab"));
     assert_true(config_password_ok(&l.cfg, SLICE("abab")));
     assert_false(config_password_ok(&l.cfg, SLICE("ab")));
     assert_false(config_password_ok(&l.cfg, SLICE("abababab")));
@@ -473,7 +450,7 @@ static void rewrite_changes_values_and_keeps_everything_else(void **state)
     struct loaded l;
     struct buf after = {0};
     write_temp(path, "# my server\nhz = 10   # calm\nmaxmemory = \"1gb\" # enough\nbind = [\n  \"127.0.0.1\", # v4\n]\n\n[storage] # disks\ndata_dir = '/d'\n");
-    load(&l, no_env, ARGS("--config", path, "--requirepass", "q\"\\"));
+    load_in(&l, no_env, ARGS("--config", path, "--requirepass", "q\"\\"));
     assert_string_equal(l.error.p, "");
     assert_string_equal(SET(&l.cfg, "hz", "50", "latency-tracking", "no"), "");
     l.error.len = 0;
@@ -483,7 +460,7 @@ static void rewrite_changes_values_and_keeps_everything_else(void **state)
     assert_string_equal(after.p, "# my server\nhz = 50   # calm\nmaxmemory = \"1gb\" # enough\nbind = [\n  \"127.0.0.1\", # v4\n]\n\n"
                                  "requirepass = \"q\\\"\\\\\"\nlatency-tracking = false\n[storage] # disks\ndata_dir = '/d'\n");
     unload(&l);
-    load(&l, no_env, ARGS("--config", path));
+    load_in(&l, no_env, ARGS("--config", path));
     assert_string_equal(l.error.p, "");
     assert_int_equal(CONFIG_NUM(&l.cfg, compat.hz), 50);
     assert_true(config_password_ok(&l.cfg, SLICE("q\"\\")));
@@ -498,7 +475,7 @@ static void rewrite_gives_back_every_kind_of_value(void **state)
     struct loaded l;
     char before[4096];
     write_temp(path, "");
-    load(&l, no_env,
+    load_in(&l, no_env,
          ARGS("--config", path, "--bind", "127.0.0.1 ::1", "--unixsocketperm", "700", "--notify-keyspace-events", "KEA", "--ephemeral",
               "--client-output-buffer-limit", "normal 1 2 3", "--log-format", "logfmt", "--slowlog-log-slower-than", "-1"));
     assert_string_equal(l.error.p, "");
@@ -507,7 +484,7 @@ static void rewrite_gives_back_every_kind_of_value(void **state)
     strcpy(before, get(&l.cfg, "[a-l]*"));
     strcat(before, get(&l.cfg, "[m-z]*"));
     unload(&l);
-    load(&l, no_env, ARGS("--config", path));
+    load_in(&l, no_env, ARGS("--config", path));
     assert_string_equal(l.error.p, "");
     char after[4096];
     strcpy(after, get(&l.cfg, "[a-l]*"));

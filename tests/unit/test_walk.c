@@ -116,6 +116,18 @@ static void set_all(struct client *c, int value)
     }
 }
 
+/* The walk goes on to its end, and has met every key as it was when it had the value 1. */
+static void end_with_ones(struct rig *r, struct walk *w, struct counter *a)
+{
+    atomic_store(&a->may_take, true);
+    join(r, a);
+    assert_int_equal(a->result, 0);
+    assert_int_equal(a->entries, KEYS);
+    assert_int_equal(a->sum, KEYS);
+    walk_free(w);
+    rig_free(r);
+}
+
 static void a_walk_has_what_was_there_at_its_cut_whatever_is_written_meanwhile(void **state)
 {
     struct rig *r = rig_new(2, SHARDS);
@@ -128,13 +140,7 @@ static void a_walk_has_what_was_there_at_its_cut_whatever_is_written_meanwhile(v
     turn_until(r, &a.begun);
     set_all(c, 1000);
     rig_settle(r);
-    atomic_store(&a.may_take, true);
-    join(r, &a);
-    assert_int_equal(a.result, 0);
-    assert_int_equal(a.entries, KEYS);
-    assert_int_equal(a.sum, KEYS);
-    walk_free(w);
-    rig_free(r);
+    end_with_ones(r, w, &a);
 }
 
 /* The walks wait for the thread, and writers have given out nearly all the rest: not enough for a chunk, so that the thread has nothing to take before the walks go on. */
@@ -154,13 +160,7 @@ static void walks_do_not_wait_for_what_only_they_hand_over(void **state)
     assert_true(waiting.done > 0 && waiting.done < KEYS / 2);
     set_all(c, 1000);
     assert_true(walk_progress(w, &a.sink).backlog_bytes > 4096);
-    atomic_store(&a.may_take, true);
-    join(r, &a);
-    assert_int_equal(a.result, 0);
-    assert_int_equal(a.entries, KEYS);
-    assert_int_equal(a.sum, KEYS);
-    walk_free(w);
-    rig_free(r);
+    end_with_ones(r, w, &a);
 }
 
 static void a_walk_of_some_shards_has_these_alone_and_needs_no_others(void **state)
